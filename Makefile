@@ -1,0 +1,76 @@
+# Every target does its own set-up: the virtual environment in .venv, Java, and dagopt's jar.
+# Variables are given behind the target, as in `make test PYTEST_ARGS="-k conf -x"`:
+#   PYTHON       what .venv is made with; default: the first Python 3.10 to 3.13 found
+#   PYTEST_ARGS  more arguments for pytest
+#   MATRIX       Spark lines of test-matrix and jars, such as "4.3 3.5"
+#   and those of the benchmarks, which the scripts in jobs/ list.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# A user's own site-packages and settings are not part of this build.
+export PYTHONNOUSERSITE := 1
+unexport PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.dagopt-installed
+
+MATRIX ?= 3.5 4.0 4.1 4.2 4.3
+PYTEST_ARGS ?=
+
+.PHONY: help venv java jar jars test check test-matrix demo bench-overlap bench-planner wheel clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED)  ## Make .venv with dagopt, pyspark and the development tools in it
+
+$(INSTALLED): pyproject.toml setup.py
+	@.ci/make-venv $(VENV) $(PYTHON)
+	@touch $@
+
+java:  ## Check that Java 17 or later is there; as root on Debian and Ubuntu install it
+	@.ci/need-java
+
+jar: $(INSTALLED) java  ## Compile the Spark plugin for the installed pyspark, if it is not current
+	@$(PY) -m dagopt.spark.jar
+
+jars: $(INSTALLED) java  ## Compile the plugin for every Spark line of MATRIX
+	for line in $(MATRIX); do \
+	  home=build/sparks/$$line; \
+	  test -e $$home/pyspark/jars || $(PY) -m pip install --quiet --no-deps --target $$home "pyspark==$$line.*"; \
+	  $(PY) -m dagopt.spark.jar --spark-home $$home/pyspark; \
+	done
+
+test: jar  ## Run the tests that fit in 25 minutes
+	$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
+
+check: $(INSTALLED)  ## Run ruff, mypy, import-linter and the checks of the configuration files
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+	$(PY) .ci/check_config.py
+
+test-matrix: $(INSTALLED) java  ## Run a smoke job on the newest patch of each Spark line of MATRIX
+	MATRIX="$(MATRIX)" $(PY) tests/matrix/run.py
+
+demo: jar  ## Run an ETL job with dagopt off and on, compare the rows, print decisions and times
+	$(PY) jobs/demo.py
+
+bench-overlap: jar  ## Measure overlap on an emulated cluster (needs root; makes network namespaces)
+	$(PY) jobs/bench_overlap.py
+
+bench-planner: jar  ## Measure how long planning takes
+	$(PY) jobs/bench_planner.py
+
+wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
+	rm -rf dist build/lib build/bdist.*
+	$(PY) -m build --wheel
+	test "$$($(PY) -m zipfile -l dist/*.whl | grep -c 'dagopt-spark-.*\.jar')" = "$(words $(MATRIX))"
+
+clean:  ## Remove what was built, but not .venv
+	rm -rf build dist dagopt/jvm/jars *.egg-info
