@@ -1,0 +1,1 @@
+"""Predictions: arrays in, arrays out."""

@@ -1,0 +1,1 @@
+"""Choices, pure and seeded: one package a mechanism, one module an algorithm."""

@@ -1,0 +1,1 @@
+"""Task grouping: when each task of a stage starts."""

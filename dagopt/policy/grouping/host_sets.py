@@ -1,0 +1,169 @@
+"""Tasks with the same input host set are classed together.
+
+The set of a task depends on the host that would run it: input on that host is local, all other
+hosts count by their network. Tasks are first reduced to *patterns*, the distinct sets of hosts
+that any task reads from; a stage of 100,000 tasks of one shuffle has one pattern.
+
+Source: US patent text of the family "group tasks for execution", claims 1 and 2 (input host set
+from the shuffle type and the hosts of the previous stage; local and network hosts told apart;
+network hosts within one network merged).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagopt.model.network import InputHostSet, NetworkId, Networks
+from dagopt.model.task_set import TaskInputs
+
+_SEED = 20_260_101
+_MAIN = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Patterns:
+    """Which hosts each task reads from, as an index into the distinct sets of hosts."""
+
+    of_task: NDArray[np.int64]
+    """``(T,)`` index of the task's pattern."""
+
+    hosts: tuple[tuple[int, ...], ...]
+    """Of each pattern, the hosts it reads from, as indexes into the inputs' host names."""
+
+    @property
+    def num_patterns(self) -> int:
+        """P, at least 1."""
+        return len(self.hosts)
+
+
+def patterns(inputs: TaskInputs) -> Patterns:
+    """The distinct sets of hosts with bytes, and the one of each task.
+
+    Sets are told apart by a 64-bit sum of one fixed random number a host.
+    """
+    if inputs.shared:
+        reads = inputs.task_bytes > 0
+        row = tuple(int(host) for host in inputs.hosts)
+        if reads.all() or not reads.any():
+            hosts = (row if reads.any() else (),)
+            return Patterns(of_task=np.zeros(inputs.num_tasks, dtype=np.int64), hosts=hosts)
+        return Patterns(of_task=np.where(reads, 0, 1).astype(np.int64), hosts=(row, ()))
+    marks = np.random.default_rng(_SEED).integers(1, 2**63, size=inputs.num_hosts, dtype=np.uint64)
+    rows = np.repeat(np.arange(inputs.num_tasks), np.diff(inputs.offsets))
+    present = inputs.bytes_ > 0
+    # A row may name a host twice (two shuffles): each host counts once.
+    pairs = np.unique(rows[present] * max(inputs.num_hosts, 1) + inputs.hosts[present])
+    pair_rows, pair_hosts = np.divmod(pairs, max(inputs.num_hosts, 1))
+    hashes = np.zeros(inputs.num_tasks, dtype=np.uint64)
+    np.add.at(hashes, pair_rows, marks[pair_hosts])
+    _, first, of_task = np.unique(hashes, return_index=True, return_inverse=True)
+    starts = np.searchsorted(pair_rows, first, side="left")
+    ends = np.searchsorted(pair_rows, first, side="right")
+    hosts = tuple(
+        tuple(pair_hosts[a:b].tolist()) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
+    )
+    return Patterns(of_task=of_task.astype(np.int64), hosts=hosts)
+
+
+class HostSets:
+    """Input host sets of single tasks of one task set, by reading host."""
+
+    def __init__(self, inputs: TaskInputs, networks: Networks, *, replicas: bool = False) -> None:
+        """Nothing is computed before it is asked for.
+
+        Args:
+            inputs: of the task set.
+            networks: which network each host is in.
+            replicas: the hosts of a task have copies of the same blocks, so that a task on one of
+                them reads from no other.
+        """
+        self._inputs = inputs
+        self._networks = networks
+        self._replicas = replicas
+        self._known: dict[bytes, _Sources] = {}
+        self._place = {name: place for place, name in enumerate(inputs.host_names)}
+
+    def of(self, task: int, reader: str) -> InputHostSet:
+        """The set of ``task``, seen from the host ``reader``."""
+        hosts = self._hosts(task)
+        place = self._place.get(reader)
+        is_local = place is not None and bool((hosts == place).any())
+        if is_local and self._replicas:
+            return InputHostSet(local=True, networks=())
+        sources = self._sources(hosts)
+        if not is_local:
+            return InputHostSet(local=False, networks=sources.networks)
+        networks = sources.networks
+        own = self._networks.of(reader)
+        if sources.counts[own] == 1:
+            networks = tuple(network for network in networks if network != own)
+        return InputHostSet(local=True, networks=networks)
+
+    def _hosts(self, task: int) -> NDArray[np.int64]:
+        """Places of the hosts that the task reads from."""
+        inputs = self._inputs
+        if inputs.shared:
+            return inputs.hosts if inputs.task_bytes[task] > 0 else inputs.hosts[:0]
+        row = slice(inputs.offsets[task], inputs.offsets[task + 1])
+        return inputs.hosts[row][inputs.bytes_[row] > 0]
+
+    def _sources(self, hosts: NDArray[np.int64]) -> _Sources:
+        key = hosts.tobytes()
+        known = self._known.get(key)
+        if known is None:
+            names = {self._inputs.host_names[host] for host in hosts.tolist()}
+            counts = Counter(self._networks.of(name) for name in names)
+            known = _Sources(counts=counts, networks=tuple(sorted(counts)))
+            self._known[key] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sources:
+    """The hosts that a task reads from, by network."""
+
+    counts: Counter[NetworkId]
+    networks: tuple[NetworkId, ...]
+
+
+def classify(
+    inputs: TaskInputs, networks: Networks, reader: str
+) -> dict[InputHostSet, NDArray[np.int64]]:
+    """Every task in the class of its input host set, for the host ``reader``.
+
+    Returns:
+        Task indexes in rising order, by input host set in sorted order. Each class is non-empty
+        and every task is in exactly one.
+    """
+    found = patterns(inputs)
+    host_sets = HostSets(inputs, networks)
+    _, first = np.unique(found.of_task, return_index=True)
+    sets = [host_sets.of(task, reader) for task in first.tolist()]
+    names = sorted(set(sets))
+    code = np.array([names.index(host_set) for host_set in sets], dtype=np.int64)[found.of_task]
+    return {name: np.flatnonzero(code == place) for place, name in enumerate(names)}
+
+
+def main_source(inputs: TaskInputs) -> NDArray[np.int64]:
+    """``(T,)`` the host that a task reads more than half of its bytes from, -1 where none is.
+
+    What a task reads from one host keeps that host's link busy: two such tasks of different hosts
+    run beside each other, two of one host after another.
+    """
+    out = np.full(inputs.num_tasks, -1, dtype=np.int64)
+    if inputs.shared:
+        if inputs.bytes_.size and inputs.bytes_.max() > _MAIN:
+            out[inputs.task_bytes > 0] = inputs.hosts[inputs.bytes_.argmax()]
+        return out
+    rows = np.repeat(np.arange(inputs.num_tasks), np.diff(inputs.offsets))
+    num_hosts = max(inputs.num_hosts, 1)
+    pairs, where = np.unique(rows * num_hosts + inputs.hosts, return_inverse=True)
+    sums = np.bincount(where, weights=inputs.bytes_, minlength=pairs.size)
+    pair_rows, pair_hosts = np.divmod(pairs, num_hosts)
+    heavy = sums > _MAIN * inputs.task_bytes[pair_rows]
+    out[pair_rows[heavy]] = pair_hosts[heavy]
+    return out
