@@ -1,0 +1,1 @@
+"""The live brains: ``step(event, now_s)`` in, instructions out."""

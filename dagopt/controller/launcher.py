@@ -1,0 +1,220 @@
+"""Forms task groups and times their launches.
+
+The launcher fills each executor with groups up to the stage's concurrency. It knows when each group
+should have read its input; a group's delay ends then, corrected by what is observed. It calculates
+no cost anew: it uses the records of the stage, which the controller drops on its two triggers.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dagopt.controller.state import ExecutorState, GroupState, StageState
+from dagopt.cost.bandwidth import Bandwidths
+from dagopt.cost.io_cost import ReaderCost, reader_cost
+from dagopt.model.network import InputHostSet
+from dagopt.model.wire import FromPlanner, Launch
+from dagopt.policy.grouping.decide import GroupingSettings
+from dagopt.policy.grouping.group_size import saturating_group_size
+from dagopt.policy.grouping.lanes import Lanes
+
+RETIME_S = 0.02
+"""A launch is sent again only if it moved by more than this."""
+
+
+def cost_for(stage: StageState, executor: ExecutorState, bandwidths: Bandwidths) -> ReaderCost:
+    """Cost of reading on the executor's host, calculated once between two triggers."""
+    known = stage.costs.get(executor.host)
+    if known is None:
+        known = reader_cost(
+            stage.task_set.inputs, stage.sources, executor.host, executor.network, bandwidths
+        )
+        stage.costs[executor.host] = known
+    return known
+
+
+class Launcher:
+    """Launches of all held stages on all executors."""
+
+    def __init__(self, settings: GroupingSettings) -> None:
+        """No executors and no stages yet."""
+        self._settings = settings
+
+    def fill(
+        self,
+        stage: StageState,
+        executor: ExecutorState,
+        bandwidths: Bandwidths,
+        now_s: float,
+        *,
+        num_reader_hosts: int,
+        share_fraction: float,
+        max_groups: int | None = None,
+    ) -> list[FromPlanner]:
+        """Launches of as many groups as the executor has room for.
+
+        Args:
+            stage: the held stage.
+            executor: where the groups run.
+            bandwidths: as known now.
+            now_s: epoch seconds.
+            num_reader_hosts: hosts that have executors.
+            share_fraction: the executor's part of all cores.
+            max_groups: form no more than so many; None for as many as there is room for.
+        """
+        out: list[FromPlanner] = []
+        room = self._room(stage, executor, share_fraction)
+        while room > 0 and len(stage.unlaunched) and len(out) != max_groups:
+            size = saturating_group_size(
+                executor.rate_bytes_per_s, cores=executor.cores, limit=room
+            )
+            group = self._form(stage, executor, size, bandwidths, now_s)
+            lanes = self._lanes(stage, group.host_set, num_reader_hosts)
+            start_s = lanes.start_s(executor.host, now_s)
+            group.launch_s = min(start_s, now_s + self._settings.max_delay_s)
+            lanes.occupy(group.group, executor.host, group.launch_s + group.io_s)
+            out.append(_launch(stage, group, now_s))
+            room -= len(group.tasks)
+        return out
+
+    def retime(self, stage: StageState, host_set: InputHostSet, now_s: float) -> list[FromPlanner]:
+        """Launches of the set that were planned for another time than they should be now."""
+        lanes = stage.lanes[host_set]
+        later = sorted(
+            (g for g in stage.groups.values() if g.host_set == host_set and g.launch_s > now_s),
+            key=lambda group: (group.launch_s, group.group),
+        )
+        for group in later:
+            lanes.free(group.group, group.host)
+        out: list[FromPlanner] = []
+        for group in later:
+            start_s = min(lanes.start_s(group.host, now_s), now_s + self._settings.max_delay_s)
+            lanes.occupy(group.group, group.host, start_s + group.io_s)
+            if abs(start_s - group.launch_s) > RETIME_S:
+                group.launch_s = start_s
+                out.append(_launch(stage, group, now_s))
+        return out
+
+    def _room(self, stage: StageState, executor: ExecutorState, share_fraction: float) -> int:
+        """Tasks of the stage that may still be launched on the executor.
+
+        Never more than its share of those that have not ended: a stage of few tasks would fill the
+        first executors and leave the last ones idle.
+        """
+        in_flight = stage.in_flight.get(executor.executor, 0)
+        left = stage.task_set.num_tasks - stage.measured.num_tasks
+        share = math.ceil(max(left, len(stage.unlaunched)) * share_fraction)
+        room = min(stage.decision.concurrency.per_executor, share) - in_flight
+        if stage.cpu_known:
+            return room
+        # Not seen before: never more computing tasks than cores, and one group ahead.
+        cores = max(1, math.floor(executor.cores))
+        return min(room, cores + stage.fetching.get(executor.executor, 0) - in_flight)
+
+    def _form(
+        self,
+        stage: StageState,
+        executor: ExecutorState,
+        size: int,
+        bandwidths: Bandwidths,
+        now_s: float,
+    ) -> GroupState:
+        """Up to ``size`` tasks of one input host set, taken out of the unlaunched ones."""
+        cost = cost_for(stage, executor, bandwidths)
+        tasks: list[int] = []
+        host_set: InputHostSet | None = None
+        while len(tasks) < size:
+            found = self._next(stage, executor.host, host_set, cost, now_s)
+            if found is None:
+                break
+            task, host_set = found
+            stage.unlaunched.take(task)
+            tasks.append(task)
+        if host_set is None:
+            raise AssertionError("formed a group of a stage with nothing left")
+        io_s = sum(cost.tasks_s(stage.task_set.inputs, tasks, host_set))
+        stage.next_group += 1
+        group = GroupState(
+            group=stage.next_group,
+            executor=executor.executor,
+            host=executor.host,
+            host_set=host_set,
+            epoch=executor.epoch,
+            tasks=tuple(tasks),
+            launch_s=0.0,
+            io_s=io_s,
+        )
+        stage.add_group(group)
+        return group
+
+    def _next(
+        self,
+        stage: StageState,
+        host: str,
+        host_set: InputHostSet | None,
+        cost: ReaderCost,
+        now_s: float,
+    ) -> tuple[int, InputHostSet] | None:
+        """The task whose main source serves the fewest others while it reads, with its set.
+
+        Of equals the first in order.
+
+        Args:
+            stage: the held stage.
+            host: where it would run.
+            host_set: the input host set that it must have, if the group has one already.
+            cost: of reading on the host.
+            now_s: epoch seconds.
+        """
+        best: tuple[int, InputHostSet] | None = None
+        best_load = 0
+        for task in stage.unlaunched.candidates(host):
+            own = stage.host_set(task, host)
+            if host_set is not None and own != host_set:
+                continue
+            load = self._load(stage, task, own, host, cost, now_s) if stage.has_main_sources else 0
+            if best is None or load < best_load:
+                best, best_load = (task, own), load
+            if load == 0:
+                break
+        return best
+
+    def _load(
+        self,
+        stage: StageState,
+        task: int,
+        host_set: InputHostSet,
+        host: str,
+        cost: ReaderCost,
+        now_s: float,
+    ) -> int:
+        """Groups that read from the task's main source while it would read."""
+        groups = stage.reading_from.get(int(stage.told.main_source[task]))
+        if not groups:
+            return 0
+        lanes = stage.lanes.get(host_set)
+        begin_s = lanes.start_s(host, now_s) if lanes is not None else now_s
+        end_s = begin_s + sum(cost.tasks_s(stage.task_set.inputs, [task], host_set))
+        return sum(
+            group.launch_s < end_s and group.launch_s + group.io_s > begin_s
+            for group in groups.values()
+        )
+
+    def _lanes(self, stage: StageState, host_set: InputHostSet, num_reader_hosts: int) -> Lanes:
+        lanes = stage.lanes.get(host_set)
+        if lanes is None:
+            serving = stage.num_serving_hosts(host_set)
+            lanes = Lanes(num_lanes=max(1, min(serving, num_reader_hosts)))
+            stage.lanes[host_set] = lanes
+        return lanes
+
+
+def _launch(stage: StageState, group: GroupState, now_s: float) -> Launch:
+    return Launch(
+        stage=stage.task_set.stage,
+        attempt=stage.task_set.attempt,
+        group=group.group,
+        tasks=list(group.tasks),
+        executor=group.executor,
+        delay_ms=max(0, round((group.launch_s - now_s) * 1000)),
+    )

@@ -1,0 +1,261 @@
+"""What the grouping controller remembers: executors, stages, groups and running tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagopt.controller.unlaunched import Unlaunched
+from dagopt.cost.io_cost import ReaderCost
+from dagopt.cost.share_clock import ShareClock
+from dagopt.model.network import InputHostSet, NetworkId
+from dagopt.model.wire import TaskEnded
+from dagopt.policy.grouping.decide import GroupingDecision
+from dagopt.policy.grouping.lanes import Lanes
+
+if TYPE_CHECKING:
+    from dagopt.controller.outlook import Submission
+
+StageKey: TypeAlias = tuple[int, int]
+"""Stage id and attempt."""
+
+RunKey: TypeAlias = tuple[int, int, int, str]
+"""Stage id, attempt, task index and executor: a speculative copy runs elsewhere."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ExecutorState:
+    """One executor and the link of its host."""
+
+    executor: str
+    host: str
+    network: NetworkId
+    cores: float
+    epoch: int
+    """Number of the resource allocation that brought it."""
+
+    compute: ShareClock
+    running: int = 0
+    """Tasks of followed task sets that run on it."""
+    reading: int = 0
+    """Those of them that have not read their input."""
+    rate_bytes_per_s: dict[int, float] = field(default_factory=dict)
+    """Its total rate of reading, moving average, by the number of tasks that read at once."""
+    sample: tuple[float, dict[RunKey, int]] | None = None
+    """Time of the last report of all its reading tasks, and the bytes that each had read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HostState:
+    """The link of one host, shared by its executors."""
+
+    link: ShareClock
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningTask:
+    """A task between its launch and its end."""
+
+    group: int | None
+    started_s: float
+    link_mark: float
+    """Reading of the host's link clock when it started."""
+    source: str | None
+    """The other host that it mainly reads from, if there is one."""
+    source_mark: float
+    """Reading of that host's link clock when it started."""
+    seen: tuple[float, int] | None = None
+    """Time of the last report about it, and the bytes that it had read."""
+    fetching: bool = True
+    fetched_s: float = 0.0
+    alone_io_s: float = 0.0
+    """Seconds that its reading would have taken alone on the link; once it has read."""
+    compute_mark: float = 0.0
+
+    def left_s(self, expected_bytes: float, read_bytes: int, now_s: float) -> float | None:
+        """Seconds until it has read ``expected_bytes``, at the rate since the last report.
+
+        None at the first report: what lies on the host itself comes first and fast, so the rate
+        from the start says little.
+        """
+        last, self.seen = self.seen, (now_s, read_bytes)
+        if last is None or now_s <= last[0] or read_bytes <= last[1]:
+            return None
+        return max(0.0, expected_bytes - read_bytes) * (now_s - last[0]) / (read_bytes - last[1])
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupState:
+    """Tasks of one input host set, launched together on one executor."""
+
+    group: int
+    executor: str
+    host: str
+    host_set: InputHostSet
+    epoch: int
+    tasks: tuple[int, ...]
+    launch_s: float
+    """When its delay ends."""
+    io_s: float
+    """Predicted seconds of reading all of it, alone on the link."""
+    waiting: set[int] = field(default_factory=set)
+    """Tasks that have not started."""
+    reading: set[int] = field(default_factory=set)
+    """Tasks that have not read their input."""
+    open: set[int] = field(default_factory=set)
+    """Tasks that have not ended."""
+
+    def __post_init__(self) -> None:
+        self.waiting, self.reading, self.open = set(self.tasks), set(self.tasks), set(self.tasks)
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """Sums over tasks of a stage that ended well."""
+
+    num_tasks: int = 0
+    io_s: float = 0.0
+    cpu_s: float = 0.0
+    read_bytes: float = 0.0
+    spilled_bytes: float = 0.0
+    peak_memory_bytes: int = 0
+
+    def add(self, event: TaskEnded, io_s: float, cpu_s: float) -> None:
+        """One more task, with what its reading and computing took on their own."""
+        self.num_tasks += 1
+        self.io_s += io_s
+        self.cpu_s += cpu_s
+        self.read_bytes += event.read_bytes
+        self.spilled_bytes += event.spilled_bytes
+        self.peak_memory_bytes = max(self.peak_memory_bytes, event.peak_memory_bytes)
+
+
+class StageState:
+    """One followed task set."""
+
+    def __init__(
+        self, told: Submission, decision: GroupingDecision, order: NDArray[np.int64] | None
+    ) -> None:
+        """A task set that was just submitted; ``order`` is None where nothing of it is held."""
+        self.told = told
+        self.task_set = told.task_set
+        self.sources = told.sources
+        self.python = told.python
+        self.reads_blocks = told.task_set.shuffle_types == {"source"}
+        self.decision = decision
+        self.unlaunched = Unlaunched(told.task_set.inputs, told.main_source, order)
+        self.has_main_sources = bool((told.main_source >= 0).any())
+        self.is_held = order is not None
+        self.cpu_known = decision.stock_s is not None
+        """Whether the tasks' CPU time is known, from an earlier run or a finished group."""
+        self.groups: dict[int, GroupState] = {}
+        self.next_group = 0
+        self.in_flight: dict[str, int] = {}
+        """By executor: tasks that run on it, or wait for it in a group."""
+        self.fetching: dict[str, int] = {}
+        """By executor: running tasks that have not read their input."""
+        self.reading_from: dict[int, dict[int, GroupState]] = {}
+        """By main source host: groups that read from it, or will."""
+        self.lanes: dict[InputHostSet, Lanes] = {}
+        self.costs: dict[str, ReaderCost] = {}
+        """By reading host; emptied whenever the costs are to be calculated again."""
+        self.measured = Measured()
+        self.network_io: dict[tuple[NetworkId, InputHostSet], tuple[float, float]] = {}
+        """By network of the reader and input host set: seconds of reading over the network,
+        predicted and measured, of tasks that ended since the costs were last calculated."""
+        self._group_of: dict[int, int] = {}
+        self._num_waiting = 0
+
+    @property
+    def key(self) -> StageKey:
+        """Stage id and attempt."""
+        return self.task_set.stage, self.task_set.attempt
+
+    @property
+    def num_held(self) -> int:
+        """Tasks that have not started because of dagopt."""
+        return len(self.unlaunched) + self._num_waiting
+
+    def host_set(self, task: int, host: str) -> InputHostSet:
+        """The input host set of ``task`` for the reading host ``host``."""
+        return self.told.host_sets.of(task, host)
+
+    def source_name(self, task: int) -> str | None:
+        """The host that ``task`` mainly reads from, if there is one."""
+        source = int(self.told.main_source[task])
+        return None if source < 0 else self.task_set.inputs.host_names[source]
+
+    def num_serving_hosts(self, host_set: InputHostSet) -> int:
+        """Hosts that a set's input comes from, the reading host among them if it is local."""
+        networks = self.sources.networks
+        codes = [code for code, name in enumerate(networks) if name in host_set.networks]
+        remote = int(np.isin(self.sources.code, codes).sum())
+        return remote if host_set.networks else len(self.sources.index)
+
+    def add_group(self, group: GroupState) -> None:
+        """A group was formed: its tasks count as in flight on its executor."""
+        self.groups[group.group] = group
+        for task in group.tasks:
+            self._group_of[task] = group.group
+            source = int(self.told.main_source[task])
+            if source >= 0:
+                self.reading_from.setdefault(source, {})[group.group] = group
+        self._num_waiting += len(group.tasks)
+        self.in_flight[group.executor] = self.in_flight.get(group.executor, 0) + len(group.tasks)
+
+    def group_with(self, task: int) -> GroupState | None:
+        """The group that waits for ``task`` to start."""
+        group = self.groups.get(self._group_of.get(task, -1))
+        return group if group is not None and task in group.waiting else None
+
+    def started(self, task: int, executor: str, group: GroupState | None) -> None:
+        """A task was launched, as part of the group that waited for it if there is one."""
+        if group is not None:
+            self._stop_waiting(group, task)
+        self.in_flight[executor] = self.in_flight.get(executor, 0) + 1
+        self.fetching[executor] = self.fetching.get(executor, 0) + 1
+
+    def read(self, executor: str) -> None:
+        """A task on the executor has read its input, or ended without."""
+        self.fetching[executor] = max(0, self.fetching.get(executor, 0) - 1)
+
+    def ended(self, executor: str) -> None:
+        """A task on the executor ended."""
+        self.in_flight[executor] = max(0, self.in_flight.get(executor, 0) - 1)
+
+    def source_read(self, group: GroupState, task: int) -> bool:
+        """A task of the group has read its input; whether it was the group's last one."""
+        if task not in group.reading:
+            return False
+        group.reading.discard(task)
+        if group.reading:
+            return False
+        for other in group.tasks:
+            self.reading_from.get(int(self.told.main_source[other]), {}).pop(group.group, None)
+        return True
+
+    def drop_group(self, group: GroupState) -> None:
+        """The group is over."""
+        for task in tuple(group.waiting):
+            self._stop_waiting(group, task)
+        for task in tuple(group.reading):
+            self.source_read(group, task)
+        for task in group.tasks:
+            self._group_of.pop(task, None)
+        self.lanes[group.host_set].free(group.group, group.host)
+        self.groups.pop(group.group, None)
+
+    def release(self) -> None:
+        """Nothing is held any more."""
+        self.is_held = False
+        self.unlaunched.clear()
+        for group in tuple(self.groups.values()):
+            self.drop_group(group)
+
+    def _stop_waiting(self, group: GroupState, task: int) -> None:
+        group.waiting.discard(task)
+        self._num_waiting -= 1
+        self.in_flight[group.executor] = max(0, self.in_flight.get(group.executor, 0) - 1)

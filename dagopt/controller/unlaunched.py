@@ -1,0 +1,103 @@
+"""The tasks of a held set that no group holds yet, in launch order and by host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagopt.model.task_set import TaskInputs
+
+_WINDOW = 32
+"""Unlaunched tasks that are looked at for the next one."""
+
+_SCAN = 256
+"""Places that are looked at for them: local tasks leave holes in the order."""
+
+_FEW_HOSTS = 4
+"""A task that reads from at most this many hosts, none of them its main source, is local to each."""
+
+
+class Unlaunched:
+    """Tasks by place in the launch order, each taken once."""
+
+    def __init__(
+        self, inputs: TaskInputs, source: NDArray[np.int64], order: NDArray[np.int64] | None
+    ) -> None:
+        """Tasks in ``order``.
+
+        Args:
+            inputs: of the task set.
+            source: ``(T,)`` the host that each mainly reads from, or -1.
+            order: ``(T,)`` launch order; None where no task is to be launched.
+        """
+        self._order: list[int] = order.tolist() if order is not None else []
+        self._taken = bytearray(inputs.num_tasks)
+        self._left = len(self._order)
+        self._head = 0
+        self._heads: dict[str, int] = {}
+        self._local: dict[str, list[int]] = {}
+        if order is not None:
+            self._local = _tasks_by_host(inputs, source, order)
+
+    def __len__(self) -> int:
+        return self._left
+
+    def take(self, task: int) -> None:
+        """The task is in a group now; take it once."""
+        self._taken[task] = True
+        self._left -= 1
+
+    def clear(self) -> None:
+        """All of them are Spark's own business now."""
+        self._order, self._left, self._head = [], 0, 0
+        self._local.clear()
+
+    def candidates(self, host: str) -> Iterator[int]:
+        """Tasks to choose the next one from, for an executor on ``host``, best first.
+
+        The first that reads from the host itself, where there is one, else the next in order.
+        """
+        local = self._local.get(host, ())
+        place = self._heads.get(host, 0)
+        while place < len(local) and self._taken[local[place]]:
+            place += 1
+        self._heads[host] = place
+        if place < len(local):
+            yield local[place]
+            return
+        while self._head < len(self._order) and self._taken[self._order[self._head]]:
+            self._head += 1
+        found = 0
+        for task in self._order[self._head : self._head + _SCAN]:
+            if not self._taken[task]:
+                yield task
+                found += 1
+                if found == _WINDOW:
+                    return
+
+
+def _tasks_by_host(
+    inputs: TaskInputs, source: NDArray[np.int64], order: NDArray[np.int64]
+) -> dict[str, list[int]]:
+    """By host, the tasks that are local to it in launch order; hosts that have all are left out."""
+    if inputs.shared:
+        # One row for all tasks: whoever is local is local to all of them.
+        return {}
+    rows = np.repeat(np.arange(inputs.num_tasks), np.diff(inputs.offsets))
+    few = np.diff(inputs.offsets)[rows] <= _FEW_HOSTS
+    own = np.where(source[rows] >= 0, source[rows] == inputs.hosts, few) & (inputs.bytes_ > 0)
+    rows, hosts = rows[own], inputs.hosts[own]
+    rank = np.empty(inputs.num_tasks, dtype=np.int64)
+    rank[order] = np.arange(order.size)
+    by_host = np.lexsort((rank[rows], hosts))
+    rows, hosts = rows[by_host], hosts[by_host]
+    ends = np.flatnonzero(np.diff(hosts, append=-1)) + 1
+    out: dict[str, list[int]] = {}
+    begin = 0
+    for end in ends.tolist():
+        if end - begin < inputs.num_tasks:
+            out[inputs.host_names[int(hosts[begin])]] = rows[begin:end].tolist()
+        begin = end
+    return out

@@ -1,0 +1,1 @@
+"""The planner process, started by the driver plugin: ``python -m dagopt.planner``."""

@@ -1,0 +1,131 @@
+"""The planner's loop: lines of the JVM in, instructions out.
+
+The process has one thread and no timer: delays run in the JVM. What goes wrong with one task set
+gives that task set back to Spark; what goes wrong with the protocol ends the process, and the JVM
+then releases everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import IO, Any
+
+import msgspec
+
+from dagopt.controller.grouping import GroupingController
+from dagopt.errors import BridgeError, InputError
+from dagopt.model.wire import (
+    PROTOCOL_VERSION,
+    FromJvm,
+    FromPlanner,
+    Hello,
+    Ping,
+    Plan,
+    Pong,
+    Ready,
+    Report,
+    ReportRequest,
+    TaskSetSubmitted,
+)
+
+_LOG = logging.getLogger(__name__)
+
+_DECODER: msgspec.json.Decoder[FromJvm] = msgspec.json.Decoder(FromJvm)
+_ENCODER = msgspec.json.Encoder()
+
+ControllerFactory = Callable[[Hello], GroupingController]
+"""Makes the controller when the first message has told the configuration."""
+
+
+def run(
+    lines: Iterable[bytes],
+    out: IO[bytes],
+    *,
+    clock: Callable[[], float],
+    make_controller: ControllerFactory,
+    decision_log: Callable[[Hello], IO[bytes] | None],
+) -> None:
+    """Answer messages until the input ends.
+
+    Args:
+        lines: messages of the JVM, one a line; the first is a ``hello``.
+        out: where instructions go; flushed after the answer to each message.
+        clock: epoch seconds.
+        make_controller: called once.
+        decision_log: opens the file that every decision is appended to, if there is one.
+
+    Raises:
+        BridgeError: a line is not a message of this protocol version.
+    """
+    controller: GroupingController | None = None
+    log: IO[bytes] | None = None
+    num_logged = 0
+    for line in lines:
+        message = decode(line)
+        answers: list[FromPlanner]
+        if isinstance(message, Hello):
+            controller, log = make_controller(message), decision_log(message)
+            answers = [Ready()]
+        elif controller is None:
+            raise BridgeError(f"expected hello first, got {type(message).__name__}")
+        else:
+            answers = answer(controller, message, clock())
+        if answers:
+            out.write(b"".join(_ENCODER.encode(one) + b"\n" for one in answers))
+            out.flush()
+        if log is not None and controller.num_decisions > num_logged:
+            new = controller.num_decisions - num_logged
+            for decision in list(controller.decisions)[-new:]:
+                log.write(_ENCODER.encode(decision.to_dict()) + b"\n")
+            log.flush()
+            num_logged = controller.num_decisions
+
+
+def decode(line: bytes) -> FromJvm:
+    """One message.
+
+    Raises:
+        BridgeError: it is not JSON, not a known message, or of another protocol version.
+    """
+    try:
+        message = _DECODER.decode(line)
+    except msgspec.MsgspecError as error:
+        raise BridgeError(f"not a message of the JVM: {error}: {line[:200]!r}") from error
+    if message.v != PROTOCOL_VERSION:
+        raise BridgeError(f"protocol version {message.v}, expected {PROTOCOL_VERSION}")
+    return message
+
+
+def answer(controller: GroupingController, message: FromJvm, now_s: float) -> list[FromPlanner]:
+    """Instructions that answer one message."""
+    if isinstance(message, Ping):
+        return [Pong(seq=message.seq)]
+    if isinstance(message, ReportRequest):
+        return [Report(id=message.id, body=report_body(controller))]
+    try:
+        return controller.step(message, now_s)
+    except InputError as error:
+        _LOG.warning("%s", error)
+        if not isinstance(message, TaskSetSubmitted):
+            return []
+        reason = f"not understood: {error}"
+        return [Plan(stage=message.stage, attempt=message.attempt, action="pass", reason=reason)]
+
+
+def report_body(controller: GroupingController) -> dict[str, Any]:
+    """What a report shows of a controller."""
+    return {
+        "decisions": [decision.to_dict() for decision in controller.decisions],
+        "task_sets": controller.num_task_sets,
+        "recalculations": controller.num_recalculations,
+        "idle_hold_s": round(controller.idle_hold_s, 3),
+        "executors": [
+            {"executor": e.executor, "host": e.host, "network": e.network, "cores": e.cores}
+            for _, e in sorted(controller.tasks.executors.items())
+        ],
+        "bandwidths": [
+            {"reader": reader, "source": source, "bytes_per_s": round(rate)}
+            for (reader, source), rate in sorted(controller.bandwidths.learned.items())
+        ],
+    }

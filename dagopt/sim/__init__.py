@@ -1,0 +1,1 @@
+"""Simulated hosts, links and executors that drive the real controllers."""
