@@ -1,0 +1,249 @@
+"""Events of one application, in any order, into one :class:`ApplicationTrace`.
+
+Everything is keyed by (stage, attempt), never by what is running at the moment: ends of tasks
+arrive after the end of their stage, or without their start, or not at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from dagopt.events import spark_events as ev
+from dagopt.events.lineage import StageKey, parent_stage_ids
+from dagopt.events.stage_rows import StageRows, stamp_s
+from dagopt.events.trace import ApplicationTrace, ExecutorTrace, JobTrace, StageTrace, spark_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_RUN_TIME_HAS_CPUS_FROM: Final = (4, 0)
+
+
+class _Scope(msgspec.Struct, frozen=True, gc=False):
+    name: str
+
+
+_SCOPE: Final = msgspec.json.Decoder(_Scope)
+
+
+def fold(events: Iterable[ev.Event]) -> ApplicationTrace:
+    """The trace of the application that these events are of."""
+    state = TraceFold()
+    for event in events:
+        state.add(event)
+    return state.result()
+
+
+class TraceFold:
+    """Takes events one by one; :meth:`result` may be asked at any time.
+
+    Memory grows with stages and task ends, not with the log.
+    """
+
+    def __init__(self) -> None:
+        self._version = ""
+        self._app = ev.ApplicationStart()
+        self._is_complete = False
+        self._first_ms: int | None = None
+        self._last_ms: int | None = None
+        self._executor_index: dict[str, int] = {}
+        self._host_index: dict[str, int] = {}
+        self._executors: dict[str, ExecutorTrace] = {}
+        self._jobs: dict[int, JobTrace] = {}
+        self._task_cpus: dict[int, float] = {}
+        self._stages: dict[StageKey, StageRows] = {}
+        #: What jobs said of stages before any ran, for logs that miss the rest.
+        self._planned: dict[int, ev.StageInfo] = {}
+        #: Where each task that started and did not end runs, by task id, unique in a log.
+        self._running: dict[int, StageKey] = {}
+
+    def add(self, event: ev.Event) -> None:
+        """Take one event into account."""
+        if isinstance(event, ev.TaskEnd):
+            self._task_end(event)
+        elif isinstance(event, ev.TaskStart):
+            self._task_start(event)
+        elif isinstance(event, (ev.StageSubmitted, ev.StageCompleted)):
+            self._stage(event)
+        elif isinstance(event, (ev.JobStart, ev.JobEnd)):
+            self._job(event)
+        elif isinstance(event, (ev.ExecutorAdded, ev.ExecutorRemoved)):
+            self._executor(event)
+        elif isinstance(event, ev.ResourceProfileAdded):
+            cpus = (event.task_requests or {}).get("cpus")
+            if event.profile_id is not None and cpus is not None and (cpus.amount or 0) > 0:
+                self._task_cpus[event.profile_id] = cpus.amount or 1.0
+        elif isinstance(event, ev.LogStart):
+            self._version = event.spark_version or self._version
+        elif isinstance(event, ev.ApplicationStart):
+            self._saw(event.time_ms)
+            self._app = event
+        else:
+            self._saw(event.time_ms)
+            self._is_complete = True
+
+    def result(self) -> ApplicationTrace:
+        """What the events so far say."""
+        infos = {key: self._info(key) for key in sorted(self._stages)}
+        writers = {key for key, rows in self._stages.items() if rows.wrote_map_output}
+        parents = parent_stage_ids(infos, writers)
+        num_unfinished = dict.fromkeys(infos, 0)
+        for key in self._running.values():
+            num_unfinished[key] += 1
+        return ApplicationTrace(
+            app_id=self._app.app_id or "",
+            name=self._app.name or "",
+            spark_version=self._version,
+            start_s=stamp_s(self._app.time_ms or self._first_ms),
+            end_s=stamp_s(self._last_ms),
+            is_complete=self._is_complete,
+            executor_names=tuple(self._executor_index),
+            host_names=tuple(self._host_index),
+            executors=tuple(self._executors.values()),
+            jobs=tuple(self._jobs[job_id] for job_id in sorted(self._jobs)),
+            stages=tuple(
+                self._stage_trace(key, info, parents[key], num_unfinished[key])
+                for key, info in infos.items()
+            ),
+        )
+
+    # Private methods: a kind of event each
+
+    def _task_start(self, event: ev.TaskStart) -> None:
+        info = event.info
+        if info is None or event.stage_id is None:
+            return
+        self._saw(info.launch_ms)
+        key = (event.stage_id, event.attempt or 0)
+        rows = self._rows(key)
+        if info.task_id is not None and info.task_id not in rows.ended_early:
+            self._running[info.task_id] = key
+
+    def _task_end(self, event: ev.TaskEnd) -> None:
+        info = event.info
+        if info is None or event.stage_id is None:
+            return
+        self._saw(info.launch_ms)
+        self._saw(info.finish_ms)
+        rows = self._rows((event.stage_id, event.attempt or 0))
+        if info.task_id is not None and self._running.pop(info.task_id, None) is None:
+            rows.ended_early.add(info.task_id)
+        executor = self._executor_index.setdefault(info.executor or "", len(self._executor_index))
+        host = self._host_index.setdefault(info.host or "", len(self._host_index))
+        rows.add(event, info, executor, host)
+
+    def _stage(self, event: ev.StageSubmitted | ev.StageCompleted) -> None:
+        info = event.info
+        if info is None or info.stage_id is None:
+            return
+        self._saw(info.submitted_ms)
+        self._saw(info.completed_ms)
+        rows = self._rows((info.stage_id, info.attempt or 0))
+        is_end = isinstance(event, ev.StageCompleted)
+        # The completed one knows more, and may come first.
+        if is_end or not rows.is_completed:
+            rows.info, rows.is_completed = info, is_end
+
+    def _job(self, event: ev.JobStart | ev.JobEnd) -> None:
+        self._saw(event.time_ms)
+        if event.job_id is None:
+            return
+        job = self._jobs.get(event.job_id) or JobTrace(
+            job_id=event.job_id, stage_ids=(), submitted_s=math.nan, completed_s=math.nan
+        )
+        if isinstance(event, ev.JobEnd):
+            job = dataclasses.replace(job, completed_s=stamp_s(event.time_ms))
+        else:
+            stages = {s.stage_id: s for s in event.stages or () if s.stage_id is not None}
+            self._planned = stages | self._planned
+            stage_ids = tuple(sorted(event.stage_ids or stages))
+            submitted_s = stamp_s(event.time_ms)
+            job = dataclasses.replace(job, stage_ids=stage_ids, submitted_s=submitted_s)
+        self._jobs[event.job_id] = job
+
+    def _executor(self, event: ev.ExecutorAdded | ev.ExecutorRemoved) -> None:
+        self._saw(event.time_ms)
+        if event.executor is None:
+            return
+        executor = self._executors.get(event.executor) or ExecutorTrace(
+            executor=event.executor, host="", cores=0, added_s=math.nan, removed_s=math.nan
+        )
+        if isinstance(event, ev.ExecutorRemoved):
+            executor = dataclasses.replace(executor, removed_s=stamp_s(event.time_ms))
+        else:
+            info = event.info or ev.ExecutorInfo()
+            executor = dataclasses.replace(
+                executor,
+                host=info.host or "",
+                cores=max(0, info.cores or 0),
+                added_s=stamp_s(event.time_ms),
+            )
+        self._executors[event.executor] = executor
+
+    # Private methods: state and result
+
+    def _saw(self, time_ms: int | None) -> None:
+        if time_ms is None or time_ms <= 0:
+            return
+        if self._last_ms is None or time_ms > self._last_ms:
+            self._last_ms = time_ms
+        if self._first_ms is None or time_ms < self._first_ms:
+            self._first_ms = time_ms
+
+    def _rows(self, key: StageKey) -> StageRows:
+        rows = self._stages.get(key)
+        if rows is None:
+            rows = self._stages[key] = StageRows()
+        return rows
+
+    def _info(self, key: StageKey) -> ev.StageInfo:
+        """What is known of a stage attempt: from its own events, else from its job's."""
+        info = self._stages[key].info
+        if info is not None:
+            return info
+        planned = self._planned.get(key[0])
+        if planned is None:
+            return ev.StageInfo()
+        # A later attempt has fewer tasks than the plan.
+        num_tasks = planned.num_tasks if key[1] == 0 else None
+        return msgspec.structs.replace(planned, num_tasks=num_tasks)
+
+    def _stage_trace(
+        self, key: StageKey, info: ev.StageInfo, parents: tuple[int, ...], num_unfinished: int
+    ) -> StageTrace:
+        rdds = sorted(
+            (rdd for rdd in info.rdds or () if rdd.rdd_id is not None), key=lambda r: r.rdd_id or 0
+        )
+        profile_id = info.profile_id or 0
+        has_cpus = spark_line(self._version) >= _RUN_TIME_HAS_CPUS_FROM
+        cpus = self._task_cpus.get(profile_id, 1.0) if has_cpus else 1.0
+        return StageTrace(
+            stage_id=key[0],
+            attempt=key[1],
+            name=info.name or "",
+            scopes=tuple(_scope_name(rdd) for rdd in rdds),
+            rdd_ids=tuple(rdd.rdd_id or 0 for rdd in rdds),
+            parent_stage_ids=parents,
+            num_tasks=max(0, info.num_tasks or 0),
+            submitted_s=stamp_s(info.submitted_ms),
+            completed_s=stamp_s(info.completed_ms),
+            failure=info.failure,
+            resource_profile_id=profile_id,
+            is_barrier=any(rdd.barrier for rdd in rdds),
+            num_unfinished=num_unfinished,
+            tasks=self._stages[key].columns(cpus),
+        )
+
+
+def _scope_name(rdd: ev.RddInfo) -> str:
+    """The name of the RDD's operation scope, or of the RDD where it has none."""
+    if rdd.scope:
+        try:
+            return _SCOPE.decode(rdd.scope).name
+        except msgspec.DecodeError:
+            pass
+    return rdd.name or ""

@@ -1,0 +1,88 @@
+package org.apache.spark.scheduler.dagopt
+
+import scala.collection.mutable
+
+import org.apache.spark.{MapOutputTrackerMaster, ShuffleDependency}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.storage.StorageLevel
+
+/**
+ * The RDDs that a stage computes in one go, from its last RDD down to what it reads. Found by RDD,
+ * not by partition: it is what can be afforded on Spark's scheduling thread.
+ *
+ * @param rdds of the stage, the last one first
+ * @param tooLong there were more RDDs than were looked at
+ */
+private[dagopt] final class Lineage private (
+    val last: RDD[_],
+    val rdds: Seq[RDD[_]],
+    val shuffles: Seq[ShuffleDependency[_, _, _]],
+    val sources: Seq[RDD[_]],
+    val anyCached: Boolean,
+    tooLong: Boolean) {
+
+  /** False if no task reads anything whose place or size could be known. */
+  def reads: Boolean = shuffles.nonEmpty || sources.nonEmpty || anyCached || tooLong
+
+  /** Names of the operations, as in the user interface. */
+  def scopes: Seq[String] = rdds.flatMap(_.scope.map(_.name)).distinct.take(Lineage.MaxScopes)
+
+  /**
+   * Whether the inputs are so few that they can be summed at once, on the scheduling thread: at
+   * most [[Lineage.SmallProduct]] blocks, and as many steps through the lineage.
+   */
+  def isSmall(tracker: MapOutputTrackerMaster, numTasks: Int): Boolean =
+    !anyCached && !tooLong && sources.isEmpty &&
+      numTasks.toLong * rdds.length <= Lineage.SmallProduct &&
+      shuffles.map(s => numMaps(tracker, s).toLong * s.partitioner.numPartitions).sum <= Lineage.SmallProduct
+
+  /**
+   * An estimate of the bytes that all tasks read, from a few hundred blocks; None if an input is
+   * no shuffle. Spares the many small stages of a query the way to another thread and back.
+   */
+  def estimatedShuffleBytes(tracker: MapOutputTrackerMaster): Option[Double] =
+    if (anyCached || tooLong || sources.nonEmpty) None
+    else Some(shuffles.map { shuffle =>
+      tracker.shuffleStatuses.get(shuffle.shuffleId).fold(0.0) { status =>
+        val reducers = MapOutputs.spread(shuffle.partitioner.numPartitions, Lineage.SampledReducers)
+        status.withMapStatuses { statuses =>
+          val maps = MapOutputs.spread(statuses.length, Lineage.SampledMaps).map(statuses(_)).filter(_ != null)
+          val seen = maps.map(map => reducers.map(r => map.getSizeForBlock(r).toDouble).sum).sum
+          val blocks = statuses.length.toDouble * shuffle.partitioner.numPartitions
+          if (maps.isEmpty || reducers.isEmpty) 0.0 else seen * blocks / (maps.length * reducers.length)
+        }
+      }
+    }.sum)
+
+  private def numMaps(tracker: MapOutputTrackerMaster, shuffle: ShuffleDependency[_, _, _]): Int =
+    tracker.shuffleStatuses.get(shuffle.shuffleId).fold(0)(_.mapStatuses.length)
+}
+
+private[dagopt] object Lineage {
+  val SmallProduct = 4096L
+  private val SampledMaps = 16
+  private val SampledReducers = 16
+  private val MaxRdds = 1000
+  private val MaxScopes = 50
+
+  def of(last: RDD[_]): Lineage = {
+    val seen = mutable.HashSet[Int](last.id)
+    val rdds = mutable.ArrayBuffer[RDD[_]](last)
+    val shuffles = mutable.ArrayBuffer[ShuffleDependency[_, _, _]]()
+    val sources = mutable.ArrayBuffer[RDD[_]]()
+    var cached = false
+    var next = 0
+    while (next < rdds.length && rdds.length <= MaxRdds) {
+      val rdd = rdds(next)
+      if (rdd.getStorageLevel != StorageLevel.NONE) cached = true
+      val dependencies = rdd.dependencies
+      if (dependencies.isEmpty && TaskReads.mayRead(rdd)) sources += rdd
+      dependencies.foreach {
+        case shuffle: ShuffleDependency[_, _, _] => if (!shuffles.contains(shuffle)) shuffles += shuffle
+        case narrow => if (seen.add(narrow.rdd.id)) rdds += narrow.rdd
+      }
+      next += 1
+    }
+    new Lineage(last, rdds.toSeq, shuffles.toSeq, sources.toSeq, cached, rdds.length > MaxRdds)
+  }
+}

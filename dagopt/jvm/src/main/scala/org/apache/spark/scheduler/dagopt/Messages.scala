@@ -1,0 +1,103 @@
+package org.apache.spark.scheduler.dagopt
+
+import org.apache.spark.executor.TaskMetrics
+import org.apache.spark.scheduler.TaskInfo
+
+/** What the planner is told, one function a message. Times are epoch milliseconds of the driver. */
+private[dagopt] object Messages {
+
+  def hello(appId: String, conf: DagoptConf, whyNotRaise: String): Array[Byte] = Wire.line("hello") { json =>
+    json.writeStringField("app_id", appId)
+    json.writeStringField("spark", org.apache.spark.SPARK_VERSION)
+    json.writeObjectFieldStart("conf")
+    conf.keys.toSeq.sorted.foreach { case (key, value) => json.writeStringField(key, value) }
+    json.writeEndObject()
+    json.writeBooleanField("can_raise", whyNotRaise.isEmpty)
+    json.writeStringField("why_not", whyNotRaise)
+  }
+
+  def executorAdded(timeMs: Long, executor: String, host: String, cores: Double): Array[Byte] =
+    Wire.line("executor_added") { json =>
+      json.writeNumberField("time_ms", timeMs)
+      json.writeStringField("executor", executor)
+      json.writeStringField("host", host)
+      json.writeNumberField("cores", cores)
+    }
+
+  def executorRemoved(timeMs: Long, executor: String): Array[Byte] = Wire.line("executor_removed") { json =>
+    json.writeNumberField("time_ms", timeMs)
+    json.writeStringField("executor", executor)
+  }
+
+  def taskSet(set: HeldSet, inputs: TaskInputs, scopes: Seq[String]): Array[Byte] =
+    Wire.line("task_set", 64 * 1024) { json =>
+      val properties = set.manager.taskSet.properties
+      val pool = if (properties == null) null else properties.getProperty("spark.scheduler.pool")
+      json.writeNumberField("time_ms", set.submittedMs)
+      Wire.key(json, set.key)
+      json.writeNumberField("num_tasks", set.numTasks)
+      json.writeStringField("name", set.stageName)
+      Wire.strings(json, "scopes", scopes)
+      // Spark calls it the priority of a task set: the job that submitted it.
+      json.writeNumberField("job", set.manager.taskSet.priority)
+      json.writeStringField("pool", if (pool == null) "default" else pool)
+      json.writeBooleanField("hold", set.holds)
+      json.writeBooleanField("can_raise", set.canRaise)
+      json.writeBooleanField("preferred", set.manager.tasks.exists(_.preferredLocations.nonEmpty))
+      inputs.write(json)
+    }
+
+  def taskStarted(key: SetKey, info: TaskInfo): Array[Byte] = Wire.line("task_started") { json =>
+    json.writeNumberField("time_ms", info.launchTime)
+    Wire.key(json, key)
+    json.writeNumberField("task", info.index)
+    json.writeStringField("executor", info.executorId)
+    json.writeBooleanField("speculative", info.speculative)
+  }
+
+  /** @param metrics null if the task was lost with its executor */
+  def taskEnded(key: SetKey, info: TaskInfo, metrics: TaskMetrics): Array[Byte] = Wire.line("task_ended", 384) { json =>
+    json.writeNumberField("time_ms", info.finishTime)
+    Wire.key(json, key)
+    json.writeNumberField("task", info.index)
+    json.writeStringField("executor", info.executorId)
+    json.writeBooleanField("ok", info.successful)
+    json.writeBooleanField("speculative", info.speculative)
+    json.writeNumberField("launch_ms", info.launchTime)
+    json.writeNumberField("finish_ms", info.finishTime)
+    def number(name: String)(value: TaskMetrics => Long): Unit =
+      json.writeNumberField(name, if (metrics == null) 0L else value(metrics))
+    number("fetch_wait_ms")(_.shuffleReadMetrics.fetchWaitTime)
+    number("cpu_ms")(_.executorCpuTime / 1000000)
+    number("gc_ms")(_.jvmGCTime)
+    number("read_bytes")(m => m.shuffleReadMetrics.totalBytesRead + m.inputMetrics.bytesRead)
+    number("spilled_bytes")(_.diskBytesSpilled)
+    number("peak_memory_bytes")(_.peakExecutionMemory)
+  }
+
+  def taskSetEnded(key: SetKey, ok: Boolean): Array[Byte] = Wire.line("task_set_ended") { json =>
+    json.writeNumberField("time_ms", System.currentTimeMillis())
+    Wire.key(json, key)
+    json.writeBooleanField("ok", ok)
+  }
+
+  /** Rows of (task set, task, bytes, done) of one executor. */
+  def fetch(executor: String, rows: Seq[(SetKey, Int, Long, Boolean)]): Array[Byte] = Wire.line("fetch") { json =>
+    json.writeNumberField("time_ms", System.currentTimeMillis())
+    json.writeStringField("executor", executor)
+    json.writeArrayFieldStart("tasks")
+    rows.foreach { case (key, task, bytes, done) =>
+      json.writeStartArray()
+      json.writeNumber(key.stage)
+      json.writeNumber(key.attempt)
+      json.writeNumber(task)
+      json.writeNumber(bytes)
+      json.writeBoolean(done)
+      json.writeEndArray()
+    }
+    json.writeEndArray()
+  }
+
+  def report(id: Long): Array[Byte] = Wire.line("report")(_.writeNumberField("id", id))
+  def ping(seq: Long): Array[Byte] = Wire.line("ping")(_.writeNumberField("seq", seq))
+}

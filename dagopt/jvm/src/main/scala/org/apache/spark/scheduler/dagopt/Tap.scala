@@ -1,0 +1,97 @@
+package org.apache.spark.scheduler.dagopt
+
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.spark.scheduler._
+
+/** The executors of the application and the cores that they have. Any thread. */
+private[dagopt] final class ExecutorTable {
+  private val alive = new ConcurrentHashMap[String, java.lang.Double]()
+  private val ever = ConcurrentHashMap.newKeySet[String]()
+  @volatile private var total = 0.0
+
+  def add(executor: String, cores: Double): Unit = synchronized {
+    alive.put(executor, cores)
+    ever.add(executor)
+    sum()
+  }
+  def remove(executor: String): Unit = synchronized { alive.remove(executor); sum() }
+
+  def isAlive(executor: String): Boolean = alive.containsKey(executor)
+  def wasEver(executor: String): Boolean = ever.contains(executor)
+  def cores: Double = total
+
+  private def sum(): Unit = {
+    var cores = 0.0
+    alive.values.forEach(c => cores += c)
+    total = cores
+  }
+}
+
+/**
+ * Tells the planner what Spark's listener bus tells: executors, and tasks of the sets that the
+ * planner knows. Of other stages it says nothing, so an application of tiny stages costs nothing.
+ *
+ * '''Life.''' Registered in `init`, before the first executor can be there; what comes before the
+ * gate is there waits for it.
+ *
+ * '''Threads.''' A queue of its own on the bus, so that a slow listener of somebody else delays
+ * nothing here, and nothing here delays others. Constant work an event. Every method catches
+ * Throwable: Spark stops the application for a LinkageError out of a listener.
+ */
+private[dagopt] final class Tap(switch: Switch, executors: ExecutorTable, planner: PlannerProcess)
+    extends SparkListener {
+
+  @volatile private var gate: Gate = _
+  private var early: List[SparkListenerExecutorAdded] = Nil
+
+  /** From now on events count. */
+  def open(to: Gate): Unit = synchronized {
+    gate = to
+    early.reverse.foreach(tellAdded)
+    early = Nil
+  }
+
+  private def guard(body: => Unit): Unit =
+    if (!switch.isOff) switch.guard("listening to Spark's events")(body)
+
+  override def onExecutorAdded(event: SparkListenerExecutorAdded): Unit = guard {
+    synchronized { if (gate == null) early ::= event else tellAdded(event) }
+  }
+
+  private def tellAdded(event: SparkListenerExecutorAdded): Unit = {
+    val cores = gate.concurrency.physicalCores(event.executorInfo.totalCores)
+    executors.add(event.executorId, cores)
+    planner.send(Messages.executorAdded(event.time, event.executorId, event.executorInfo.executorHost, cores))
+  }
+
+  override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = guard {
+    synchronized { early = early.filter(_.executorId != event.executorId) }
+    executors.remove(event.executorId)
+    if (gate != null) {
+      planner.send(Messages.executorRemoved(event.time, event.executorId))
+      gate.executorRemoved(event.executorId)
+    }
+  }
+
+  private def known(stage: Int, attempt: Int): HeldSet =
+    if (gate == null) null else gate.find(SetKey(stage, attempt))
+
+  override def onTaskStart(event: SparkListenerTaskStart): Unit = guard {
+    val set = known(event.stageId, event.stageAttemptId)
+    if (set != null) {
+      set.notDone(event.taskInfo.index)
+      set.tell(planner, Messages.taskStarted(set.key, event.taskInfo))
+    }
+  }
+
+  override def onTaskEnd(event: SparkListenerTaskEnd): Unit = guard {
+    val set = known(event.stageId, event.stageAttemptId)
+    if (set != null) set.tell(planner, Messages.taskEnded(set.key, event.taskInfo, event.taskMetrics))
+  }
+
+  override def onStageCompleted(event: SparkListenerStageCompleted): Unit = guard {
+    val stage = event.stageInfo
+    if (gate != null) gate.setEnded(SetKey(stage.stageId, stage.attemptNumber()), stage.failureReason.isEmpty)
+  }
+}

@@ -1,0 +1,142 @@
+"""What dagopt decided in a live session, as text, JSON and HTML.
+
+The planner sends one JSON object with the driver's counters in it. A planner may know more or less
+than this release, so a missing field is shown as "-", and fields not known here still are in
+:meth:`Report.to_dict`.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dagopt.errors import BridgeError
+from dagopt.units import format_s
+
+#: Columns of the table of decisions: heading, field, whether it is seconds.
+_COLUMNS = (
+    ("stage", "stage", False),
+    ("name", "name", False),
+    ("tasks", "num_tasks", False),
+    ("action", "action", False),
+    ("tasks/core", "tasks_per_core", False),
+    ("I/O a task", "io_s", True),
+    ("CPU a task", "cpu_s", True),
+    ("predicted", "predicted_s", True),
+    ("Spark alone", "stock_s", True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """The decisions of one session so far, each with its reason."""
+
+    body: Mapping[str, Any]
+    """What the planner and the driver said, as JSON gives it."""
+
+    @property
+    def decisions(self) -> Sequence[Mapping[str, Any]]:
+        """One entry a decision, in the order in which they were taken."""
+        decisions = self.body.get("decisions")
+        if not isinstance(decisions, list):
+            return ()
+        return [decision for decision in decisions if isinstance(decision, dict)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values; changing them changes no report."""
+        copied: dict[str, Any] = json.loads(self.to_json())
+        return copied
+
+    def to_json(self) -> str:
+        """Everything, as one line of JSON with sorted keys."""
+        return json.dumps(self.body, sort_keys=True)
+
+    def __str__(self) -> str:
+        return self.render(width=120)
+
+    def render(self, *, width: int) -> str:
+        """The report as plain text of that many columns."""
+        console = Console(
+            file=io.StringIO(), width=width, color_system=None, highlight=False, markup=False
+        )
+        console.print(self._summary(), soft_wrap=True)
+        if self.decisions:
+            console.print(self._table())
+            for decision in self.decisions:
+                console.print(f"{_stage(decision)}: {_cell(decision, 'reason')}", soft_wrap=True)
+        text = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def _summary(self) -> str:
+        gate = self.body.get("gate")
+        counters = gate if isinstance(gate, dict) else {}
+        if counters.get("off_reason"):
+            return f"dagopt is off: {counters['off_reason']}"
+        seen = counters.get("task_sets_seen", self.body.get("task_sets", "-"))
+        parts = [
+            f"dagopt decided on {len(self.decisions)} of {seen} task sets",
+            f"{_cell(counters, 'task_sets_held')} held",
+            f"{_cell(counters, 'groups_launched')} groups launched",
+            f"{_cell(counters, 'fallbacks')} released without an answer",
+            f"idle because of a hold: {_cell(self.body, 'idle_hold_s', is_time=True)}",
+        ]
+        return ", ".join(parts)
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for heading, field, is_time in _COLUMNS:
+            numeric = is_time or field in {"num_tasks", "tasks_per_core"}
+            table.add_column(
+                heading,
+                justify="right" if numeric else "left",
+                overflow="ellipsis",
+                no_wrap=True,
+                max_width=40,
+            )
+        for decision in self.decisions:
+            cells = [_stage(decision)]
+            cells += [_cell(decision, field, is_time=is_time) for _, field, is_time in _COLUMNS[1:]]
+            table.add_row(*cells)
+        return table
+
+
+def parse_report(text: str) -> Report:
+    """The report that the driver's JVM answered with.
+
+    Raises:
+        BridgeError: the text is no JSON object.
+    """
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise BridgeError(f"report of the driver: expected JSON, got {text[:80]!r}") from error
+    if not isinstance(body, dict):
+        raise BridgeError(f"report of the driver: expected a JSON object, got {text[:80]!r}")
+    return Report(body=body)
+
+
+def _stage(decision: Mapping[str, Any]) -> str:
+    """``7`` or, where the stage was tried again, ``7.1``."""
+    attempt = decision.get("attempt")
+    stage = _cell(decision, "stage")
+    return f"{stage}.{attempt}" if attempt else stage
+
+
+def _cell(values: Mapping[str, Any], field: str, *, is_time: bool = False) -> str:
+    value = values.get(field)
+    if value is None:
+        return "-"
+    if is_time and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return format_s(value)
+    return str(value)
