@@ -1,0 +1,256 @@
+"""The demonstration behind ``make demo``: one ETL job with dagopt off and on, on a local cluster.
+
+It starts ``etl_shuffle.py`` by spark-submit, in turns without and with dagopt, compares the outputs
+row by row, and prints what dagopt decided, why, and the times. The cluster is two executors on this
+machine, so the network is the loopback device and there is little I/O to hide: what the demonstration
+must show is equal rows and no loss. What dagopt gains on slow links is measured by ``bench_overlap.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow.dataset
+import pyspark
+from rich.console import Console
+from rich.table import Table
+
+from dagopt.errors import DagoptError
+from dagopt.spark.launch import launch_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+JOB = Path(__file__).resolve().parent / "etl_shuffle.py"
+DEMO_DIR = JOB.parent.parent / "build" / "demo"
+MASTER = "local-cluster[2,1,1024]"
+OUTPUTS = ("legs", "rotations", "carriers")
+
+RUN_LIMIT_S = 300.0
+"""A run that takes longer is stopped: something hangs."""
+
+MAX_DECISIONS = 12
+"""Decisions printed; the rest stays in the log."""
+
+LEAST_GAIN_FRACTION = 0.05
+"""Differences below this are never called a gain or a loss: a shared machine is not that quiet."""
+
+
+class RunError(click.ClickException):
+    """A run failed, or its rows differ: exit code 1."""
+
+
+def dagopt_conf(decision_log: Path) -> dict[str, str]:
+    """Spark properties that switch dagopt on, with every decision written to a file.
+
+    Raises:
+        RunError: dagopt does not work with the installed Spark.
+    """
+    options = {
+        "decision_log": str(decision_log),
+        # This job's stages are small: without it, dagopt would rightly not look at most of them.
+        "min_input_bytes": "1m",
+    }
+    try:
+        launch = launch_conf(pyspark.__version__, cores=1, master=MASTER, options=options)
+    except DagoptError as error:
+        raise RunError(str(error)) from error
+    if not launch.conf:
+        raise RunError("; ".join(launch.notes))
+    return dict(launch.conf)
+
+
+def run_job(run_dir: Path, data: Path, scale: int, conf: dict[str, str]) -> float:
+    """Run the job once by spark-submit; returns its own elapsed seconds, without Spark's start.
+
+    Raises:
+        RunError: it failed or took longer than ``RUN_LIMIT_S``.
+    """
+    shutil.rmtree(run_dir, ignore_errors=True)
+    run_dir.mkdir(parents=True)
+    home = Path(pyspark.__file__).parent
+    properties = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "16",
+        "spark.local.dir": str(run_dir / "scratch"),
+        **conf,
+    }
+    command = [str(home / "bin" / "spark-submit"), "--master", MASTER]
+    for key, value in properties.items():
+        command += ["--conf", f"{key}={value}"]
+    command += [str(JOB), "--prepare", "--scale", str(scale), "--input", str(data)]
+    command += ["--output", str(run_dir / "output"), "--json", str(run_dir / "summary.json")]
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        # The executors are on this machine; its name may not resolve.
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    log = run_dir / "spark.log"
+    with log.open("wb") as stream:
+        try:
+            status = subprocess.run(
+                command,
+                check=False,
+                env=environment,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                timeout=RUN_LIMIT_S,
+            ).returncode
+        except subprocess.TimeoutExpired as error:
+            raise RunError(f"the job took longer than {RUN_LIMIT_S:.0f} s: {log}") from error
+    if status:
+        raise RunError(f"the job failed with exit code {status}: {log}")
+    shutil.rmtree(run_dir / "scratch", ignore_errors=True)
+    return float(json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))["elapsed_s"])
+
+
+def compare_outputs(left: Path, right: Path) -> int:
+    """Compare what two runs wrote, row by row; returns the number of rows.
+
+    Raises:
+        RunError: a row differs; the message names output and row.
+    """
+    num_rows = 0
+    for name in OUTPUTS:
+        tables = [
+            pyarrow.dataset.dataset(side / "output" / name, partitioning="hive").to_table()
+            for side in (left, right)
+        ]
+        order = [(column, "ascending") for column in tables[0].column_names]
+        if tables[0].schema != tables[1].schema or len(tables[0]) != len(tables[1]):
+            shapes = [f"{len(table)} rows of {table.column_names}" for table in tables]
+            raise RunError(f"{name}: {shapes[0]} and {shapes[1]}")
+        # Rows have no order across files: the same sort on both sides puts equal ones together.
+        one, other = (table.sort_by(order) for table in tables)
+        if not one.equals(other):
+            for pair in zip(one.to_pylist(), other.to_pylist(), strict=True):
+                if pair[0] != pair[1]:
+                    raise RunError(f"{name}: rows differ: {pair[0]} and {pair[1]}")
+        num_rows += len(one)
+    return num_rows
+
+
+def read_decisions(log: Path) -> list[dict[str, Any]]:
+    """The decisions of a log, JSON lines; lines that are something else are left out."""
+    decisions = []
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+    for line in lines:
+        try:
+            decision = json.loads(line)
+        except ValueError:  # the last line of a run that was stopped
+            continue
+        if isinstance(decision, dict):
+            decisions.append(decision)
+    return decisions
+
+
+def decision_table(decisions: Iterable[dict[str, Any]]) -> Table:
+    """What was decided and why; equal ones once, with their number."""
+    seen = Counter((_decision_text(decision), _reason_text(decision)) for decision in decisions)
+    table = Table("times", "decision", "because", title="What dagopt decided (last run)")
+    for (what, reason), times in list(seen.items())[:MAX_DECISIONS]:
+        table.add_row(str(times), what, reason)
+    if len(seen) > MAX_DECISIONS:
+        table.add_row("", f"and {len(seen) - MAX_DECISIONS} others", "")
+    return table
+
+
+def _decision_text(decision: dict[str, Any]) -> str:
+    words = [str(decision[key]) for key in ("type", "action") if decision.get(key)]
+    words += [
+        f"{key.replace('_', ' ')} {decision[key]}"
+        for key in ("tasks_per_core", "group", "delay_s", "delay_ms")
+        if decision.get(key) is not None
+    ]
+    return ", ".join(words) or "decision"
+
+
+def _reason_text(decision: dict[str, Any]) -> str:
+    return str(decision.get("reason") or decision.get("reasons") or "no reason given")
+
+
+def verdict(off_s: Sequence[float], on_s: Sequence[float]) -> str:
+    """What the times say, in one sentence; a difference within the spread of the runs says nothing."""
+    off, on = statistics.median(off_s), statistics.median(on_s)
+    spread = max((max(off_s) - min(off_s)) / off, (max(on_s) - min(on_s)) / on, LEAST_GAIN_FRACTION)
+    gain = (off - on) / off
+    if abs(gain) <= spread:
+        return (
+            f"Nothing to gain here, and dagopt cost nothing that can be told from noise: {gain:+.1%} "
+            f"of the time, where equal runs differ by up to {spread:.1%}."
+        )
+    if gain > 0:
+        return f"dagopt saved {gain:.1%} of the time."
+    return f"dagopt cost {-gain:.1%} of the time, more than the {spread:.1%} by which runs differ."
+
+
+def times_table(off_s: Sequence[float], on_s: Sequence[float]) -> Table:
+    """The runs in the order they took place, and their medians."""
+    table = Table("run", "dagopt off [s]", "dagopt on [s]", "off / on", title="Elapsed time")
+    for index, (off, on) in enumerate(zip(off_s, on_s, strict=True), start=1):
+        table.add_row(str(index), f"{off:.1f}", f"{on:.1f}", f"{off / on:.2f}")
+    off, on = statistics.median(off_s), statistics.median(on_s)
+    table.add_section()
+    table.add_row("median", f"{off:.1f}", f"{on:.1f}", f"{off / on:.2f}", style="bold")
+    return table
+
+
+@click.command(epilog="example: python jobs/demo.py --rounds 1")
+@click.option("--scale", type=click.IntRange(min=1), default=1, show_default=True, help="years")
+@click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True)
+def main(scale: int, rounds: int) -> None:
+    """Run an ETL job with dagopt off and on, compare the rows, and print decisions and times."""
+    console = Console()
+    progress = Console(stderr=True)
+    data = DEMO_DIR / f"input-{scale}"
+    decision_log = DEMO_DIR / "on" / "decisions.jsonl"
+    conf = dagopt_conf(decision_log)
+    times_s: dict[str, list[float]] = {"off": [], "on": []}
+    num_rows = 0
+    for index in range(1, rounds + 1):
+        for mode in ("off", "on"):
+            progress.print(f"run {index} of {rounds}, dagopt {mode} ...")
+            elapsed_s = run_job(DEMO_DIR / mode, data, scale, conf if mode == "on" else {})
+            times_s[mode].append(elapsed_s)
+        num_rows = compare_outputs(DEMO_DIR / "off", DEMO_DIR / "on")
+
+    decisions = read_decisions(decision_log)
+    if decisions:
+        console.print(decision_table(decisions))
+    else:
+        console.print("dagopt decided nothing: no task set was worth a decision.")
+    console.print(times_table(times_s["off"], times_s["on"]))
+    console.print(f"All {num_rows} rows equal, dagopt off and on, in {rounds} of {rounds} rounds.")
+    console.print(verdict(times_s["off"], times_s["on"]), style="bold")
+    console.print(
+        "One machine has no slow network whose waiting could be hidden; `make bench-overlap` has."
+    )
+    console.print(f"Outputs, logs and all decisions: {DEMO_DIR}", soft_wrap=True)
+
+
+def run() -> int:
+    """Run the command; an error is one line, 2 for wrong input and 1 for a failed run."""
+    try:
+        main(standalone_mode=False)
+    except click.UsageError as error:
+        click.echo(f"demo: {error.format_message()}", err=True)
+        return 2
+    except click.ClickException as error:
+        click.echo(f"demo: {error.format_message()}", err=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

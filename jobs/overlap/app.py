@@ -1,0 +1,97 @@
+"""One application of the benchmark: a driver process that runs a case when told to.
+
+Started by :mod:`jobs.overlap.runner` with one argument, a JSON object; after that it reads a command
+a line from stdin and answers each with one JSON line on what was stdout at the start. Whatever
+else is printed goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.overlap.cases import CASES, Setting, await_executors
+
+PREPARE_GROUP = "prepare"
+"""Job group of what is done once, before any run."""
+
+
+def main() -> None:
+    """Serve commands until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    request = json.loads(sys.argv[1])
+    builder = SparkSession.builder.appName(f"overlap {request['case']} {request['mode']}")
+    spark = builder.config(map=request["conf"]).getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("WARN")
+        setting = Setting(
+            hosts=tuple(request["hosts"]),
+            sources=tuple(request["sources"]),
+            link_bytes_per_s=request["link_bytes_per_s"],
+            scale=request["scale"],
+            core_dir=request["core_dir"],
+        )
+        await_executors(spark, len({*setting.hosts, *setting.sources}))
+        session = Session(spark, CASES[request["case"]].prepare, setting)
+        _answer(answers, {"ok": True, "app_id": spark.sparkContext.applicationId})
+        for line in sys.stdin:
+            try:
+                _answer(answers, {"ok": True, **session.handle(json.loads(line))})
+            except Exception as error:  # told to the benchmark, which goes on with other modes
+                traceback.print_exc()
+                _answer(answers, {"ok": False, "error": f"{type(error).__name__}: {error}"[:2000]})
+    finally:
+        spark.stop()
+
+
+class Session:
+    """A case in one application: prepared once, run as often as asked."""
+
+    def __init__(self, spark: SparkSession, prepare: Any, setting: Setting) -> None:
+        self._spark = spark
+        self._prepare = prepare
+        self._setting = setting
+        self._job: Any = None
+
+    def handle(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Carry out ``{"do": "prepare"}`` or ``{"do": "run", "group": name}``."""
+        context = self._spark.sparkContext
+        if command["do"] == "prepare":
+            context.setJobGroup(PREPARE_GROUP, "map outputs and warm executors")
+            self._job = self._prepare(self._spark, self._setting)
+            return {}
+        context.setJobGroup(command["group"], "measured")
+        before = self._report()
+        core_s = self._job()
+        after = self._report()
+        idle_hold_s = idle_hold(after) - idle_hold(before)
+        return {"core_s": core_s, "idle_hold_s": idle_hold_s, "report": after}
+
+    def _report(self) -> dict[str, Any]:
+        if "dagopt" not in self._spark.conf.get("spark.plugins", ""):
+            return {}
+        jvm = self._spark.sparkContext._jvm
+        assert jvm is not None
+        text = jvm.org.apache.spark.scheduler.dagopt.Dagopt.reportJson()
+        report: dict[str, Any] = json.loads(text)
+        return report
+
+
+def idle_hold(report: dict[str, Any]) -> float:
+    """Idle seconds that holds caused so far; 0 without dagopt."""
+    return float(report.get("idle_hold_s", 0.0))
+
+
+def _answer(stream: Any, body: dict[str, Any]) -> None:
+    stream.write(json.dumps(body) + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What the runs of an application took, read from its event log.
+
+Runs are told apart by their job group. Times come from the log's own stamps: a stage's
+submission and completion, a task's launch and finish. Executor run time is not used, as some
+Spark versions multiply it by the task's cpus.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRun:
+    """One successful task."""
+
+    host: str
+    index: int
+    """Its number in the task set."""
+
+    launch_s: float
+    finish_s: float
+    remote_bytes: int
+    """Shuffle bytes fetched from other hosts."""
+
+    local_bytes: int
+    """Shuffle bytes read from its own host."""
+
+    spilled_bytes: int
+    jvm_cpu_s: float
+    fetch_wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRun:
+    """One completed stage attempt with its successful tasks."""
+
+    stage_id: int
+    submitted_s: float
+    completed_s: float
+    tasks: tuple[TaskRun, ...]
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from submission to completion."""
+        return self.completed_s - self.submitted_s
+
+
+def read_runs(log: Path) -> dict[str, list[StageRun]]:
+    """The completed stages of each job group, in order of submission."""
+    group_of: dict[int, str] = {}
+    infos: dict[int, dict[str, Any]] = {}
+    tasks: dict[int, list[TaskRun]] = {}
+    for event in _events(log):
+        kind = event["Event"]
+        if kind == "SparkListenerStageSubmitted":
+            group_of[event["Stage Info"]["Stage ID"]] = _group(event)
+        elif kind == "SparkListenerStageCompleted":
+            infos[event["Stage Info"]["Stage ID"]] = event["Stage Info"]
+        elif kind == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
+            tasks.setdefault(event["Stage ID"], []).append(_task(event))
+    runs: dict[str, list[StageRun]] = {}
+    for stage_id, info in sorted(infos.items(), key=lambda item: item[1]["Submission Time"]):
+        if "Failure Reason" in info:
+            raise ValueError(f"{log.name}: stage {stage_id} failed: {info['Failure Reason'][:300]}")
+        run = StageRun(
+            stage_id=stage_id,
+            submitted_s=info["Submission Time"] / 1e3,
+            completed_s=info["Completion Time"] / 1e3,
+            tasks=tuple(tasks.get(stage_id, [])),
+        )
+        runs.setdefault(group_of[stage_id], []).append(run)
+    return runs
+
+
+def split_log(log: Path, targets: dict[str, Path]) -> None:
+    """Write for each job group the application's log with the jobs of this group only.
+
+    Lines that belong to no job (executors, environment, the application itself) are in all.
+    """
+    lines = log.read_text(encoding="utf-8").splitlines()
+    group_of_stage: dict[int, str] = {}
+    group_of_job: dict[int, str] = {}
+    group_of_sql: dict[int, str] = {}
+    for line in lines:
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerJobStart":
+            group_of_job[event["Job ID"]] = _group(event)
+            sql = event.get("Properties", {}).get("spark.sql.execution.id")
+            if sql is not None:
+                group_of_sql[int(sql)] = _group(event)
+        elif event["Event"] == "SparkListenerStageSubmitted":
+            group_of_stage[event["Stage Info"]["Stage ID"]] = _group(event)
+    kept: dict[str, list[str]] = {group: [] for group in targets}
+    for line in lines:
+        event = json.loads(line)
+        stage = event.get("Stage ID", event.get("Stage Info", {}).get("Stage ID"))
+        if "Job ID" in event:
+            groups: Iterable[str] = [group_of_job.get(event["Job ID"], "")]
+        elif stage is not None:
+            groups = [group_of_stage.get(stage, "")]
+        elif "executionId" in event:
+            groups = [group_of_sql.get(event["executionId"], "")]
+        else:
+            groups = targets
+        for group in groups:
+            if group in kept:
+                kept[group].append(line)
+    for group, target in targets.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("".join(f"{line}\n" for line in kept[group]), encoding="utf-8")
+
+
+def _events(log: Path) -> Iterable[dict[str, Any]]:
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _group(event: dict[str, Any]) -> str:
+    return str(event.get("Properties", {}).get("spark.jobGroup.id", ""))
+
+
+def _task(event: dict[str, Any]) -> TaskRun:
+    info, metrics = event["Task Info"], event["Task Metrics"]
+    read = metrics["Shuffle Read Metrics"]
+    return TaskRun(
+        host=info["Host"],
+        index=info["Index"],
+        launch_s=info["Launch Time"] / 1e3,
+        finish_s=info["Finish Time"] / 1e3,
+        remote_bytes=read["Remote Bytes Read"],
+        local_bytes=read["Local Bytes Read"],
+        spilled_bytes=metrics["Disk Bytes Spilled"],
+        jvm_cpu_s=metrics["Executor CPU Time"] / 1e9,
+        fetch_wait_s=read["Fetch Wait Time"] / 1e3,
+    )

@@ -1,0 +1,225 @@
+"""Runs one case: an application for each mode on one cluster, the modes in turn.
+
+The applications of all modes live side by side and only one of them works at a time, so that
+repetitions of the modes interleave closely and every mode's JVMs are equally warm. Each runs
+once unmeasured, then once a repetition.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jobs.emulated_cluster import EmulatedCluster, HostSpec
+from jobs.overlap.event_log import read_runs, split_log
+from jobs.overlap.measure import Measurement, measure
+from jobs.overlap.modes import REPOSITORY, spark_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from jobs.overlap.cases import Case
+
+STOP_S = 20.0
+
+
+class RunError(Exception):
+    """An application of the benchmark failed; the message names it and its log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How the benchmark is run, the same for all cases."""
+
+    num_hosts: int
+    link_mbit: float
+    repetitions: int
+    scale: float
+    modes: tuple[str, ...]
+    out_dir: Path
+    subnet: str | None = None
+
+    @property
+    def link_bytes_per_s(self) -> float:
+        """Rate of a link, each direction."""
+        return self.link_mbit * 1e6 / 8
+
+
+@dataclass
+class Application:
+    """A driver process that runs one case in one mode."""
+
+    case: str
+    mode: str
+    process: subprocess.Popen[str]
+    log: Path
+    app_id: str = ""
+    core_s: dict[str, float] = field(default_factory=dict)
+    idle_hold_s: dict[str, float] = field(default_factory=dict)
+
+    def ask(self, command: dict[str, str] | None = None) -> dict[str, Any]:
+        """Send a command, if any, and wait for the answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if command is not None:
+            self.process.stdin.write(json.dumps(command) + "\n")
+            self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        answer = json.loads(line) if line else {"ok": False, "error": "the application ended"}
+        if not answer["ok"]:
+            raise RunError(f"{self.case}, {self.mode}: {answer['error']} (see {self.log})")
+        return dict(answer)
+
+    def stop(self) -> None:
+        """Let the application end, which completes its event log."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the driver and its JVM at once."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def run_case(case: Case, plan: Plan, step: Callable[[str], None]) -> list[Measurement]:
+    """Measurements of all repetitions; ``step`` is told each time something begins."""
+    modes = [mode for mode in plan.modes if mode in case.modes]
+    step(f"{case.name}: cluster")
+    cluster_dir = plan.out_dir / "cluster"
+    shutil.rmtree(cluster_dir, ignore_errors=True)
+    cluster = EmulatedCluster(
+        host_specs(case, plan, len(modes)),
+        link_mbit=plan.link_mbit,
+        work_dir=cluster_dir,
+        python=sys.executable,
+        subnet=plan.subnet,
+    )
+    with cluster, ExitStack() as stack:
+        logs = plan.out_dir / "eventlogs" / f".{case.name}"
+        shutil.rmtree(logs, ignore_errors=True)
+        logs.mkdir(parents=True)
+        applications = []
+        for mode in modes:
+            application = start_application(case, mode, plan, cluster, logs)
+            stack.callback(application.kill)
+            applications.append(application)
+        for application in applications:
+            application.app_id = application.ask()["app_id"]
+        for application in applications:
+            step(f"{case.name}: {application.mode}, warm-up")
+            application.ask({"do": "prepare"})
+            application.ask({"do": "run", "group": "warm-up"})
+        for repetition in range(1, plan.repetitions + 1):
+            # Every mode is first once, so that a drift of the machine hits none alone.
+            turn = repetition % len(applications)
+            for application in applications[turn:] + applications[:turn]:
+                step(f"{case.name}: {application.mode}, repetition {repetition}")
+                group = f"repetition-{repetition}"
+                answer = application.ask({"do": "run", "group": group})
+                application.core_s[group] = answer["core_s"]
+                application.idle_hold_s[group] = answer["idle_hold_s"]
+        for application in applications:
+            application.stop()
+        return [
+            measurement
+            for application in applications
+            for measurement in read_application(case, application, plan, logs)
+        ]
+
+
+def host_specs(case: Case, plan: Plan, num_applications: int) -> Sequence[HostSpec]:
+    """The cluster's hosts: those that compute, then those that only hold map outputs."""
+    num_cores = os.cpu_count() or 1
+    names = [f"h{number}" for number in range(1, plan.num_hosts + 1)]
+    names += ["s1", "s2"] if case.separate_sources else []
+    return [
+        HostSpec(
+            name=name,
+            slots=4 * num_applications,  # all applications are there at the same time
+            memory_mb=1024 * num_applications,
+            physical_core=index % num_cores,
+            shuffle_service=case.separate_sources,
+        )
+        for index, name in enumerate(names)
+    ]
+
+
+def start_application(
+    case: Case, mode: str, plan: Plan, cluster: EmulatedCluster, logs: Path
+) -> Application:
+    """Start the driver process; its first answer comes when its executors are there."""
+    addresses = {name: cluster.address(name) for name in cluster.hosts}
+    hosts = [address for name, address in addresses.items() if name.startswith("h")]
+    properties = spark_properties(
+        mode,
+        cluster,
+        num_executors=len(addresses),
+        shuffle_service=case.separate_sources,
+        event_log_dir=logs,
+    )
+    core_dir = cluster.work_dir / f"cores-{mode}"
+    core_dir.mkdir(exist_ok=True)
+    request = {
+        "case": case.name,
+        "mode": mode,
+        "conf": properties | dict(case.spark_conf),
+        "hosts": hosts,
+        "sources": [a for a in addresses.values() if a not in hosts] or hosts,
+        "link_bytes_per_s": plan.link_bytes_per_s,
+        "scale": plan.scale,
+        "core_dir": str(core_dir),
+    }
+    log = plan.out_dir / f"driver-{case.name}-{mode}.log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jobs.overlap.app", json.dumps(request)],
+            cwd=REPOSITORY,
+            env=cluster.environment() | {"PYTHONPATH": str(REPOSITORY)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
+    return Application(case=case.name, mode=mode, process=process, log=log)
+
+
+def read_application(
+    case: Case, application: Application, plan: Plan, logs: Path
+) -> list[Measurement]:
+    """Measure the repetitions of a stopped application, and keep a log of each."""
+    log = logs / application.app_id
+    name = f"{case.name}-{application.mode}"
+    targets = {
+        group: logs.parent / f"{name}-{group.removeprefix('repetition-')}"
+        for group in application.core_s
+    }
+    split_log(log, targets)
+    runs = read_runs(log)
+    return [
+        measure(
+            case.name,
+            application.mode,
+            runs.get(group, []),
+            num_hosts=plan.num_hosts,
+            num_sources=2 if case.separate_sources else plan.num_hosts,
+            link_bytes_per_s=plan.link_bytes_per_s,
+            core_s=core_s,
+            idle_hold_s=application.idle_hold_s[group],
+            span=case.span,
+        )
+        for group, core_s in application.core_s.items()
+    ]

@@ -1,0 +1,162 @@
+"""Logs that real Spark wrote (see ``make_event_logs.py``), read and checked against its jobs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dagopt.app.learn import learn
+from dagopt.events.profile_file import read_profile
+from dagopt.events.read import find_event_logs, read_trace
+from dagopt.events.trace import ApplicationTrace, StageTrace
+from dagopt.model.stage_profile import stage_signature
+
+LOGS = Path(__file__).parent / "event_log"
+JOBS = sorted(LOGS.glob("*-jobs.gz"))
+TWO_CPUS = sorted(LOGS.glob("*-two_cpus.*"))
+
+
+def trace_of(path: Path) -> ApplicationTrace:
+    trace, health = read_trace(find_event_logs(path)[0])
+    assert health.problems == ()
+    return trace
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def stages_of(trace: ApplicationTrace, *operators: str) -> list[StageTrace]:
+    chain = f" [{' > '.join(operators)}]"
+    return [stage for stage in trace.stages if stage.signature.endswith(chain)]
+
+
+def by_name(path: Path) -> str:
+    return path.name
+
+
+def test_both_ends_of_the_spark_lines_are_here() -> None:
+    assert [log.name for log in JOBS] == ["spark-3.5-jobs.gz", "spark-4.3-jobs.gz"]
+    assert len(TWO_CPUS) == 8
+
+
+@pytest.mark.parametrize("path", JOBS, ids=by_name)
+def test_the_environment_was_left_out(path: Path) -> None:
+    assert path.stat().st_size < 200_000
+    names = {event["Event"] for event in events_of(path)}
+    assert "SparkListenerTaskEnd" in names
+    assert "SparkListenerEnvironmentUpdate" not in names
+
+
+@pytest.mark.parametrize("path", JOBS, ids=by_name)
+def test_sums_equal_those_of_a_plain_json_parser(path: Path) -> None:
+    ends = [event for event in events_of(path) if event["Event"] == "SparkListenerTaskEnd"]
+    metrics = [event["Task Metrics"] for event in ends if "Task Metrics" in event]
+    reads = [metric["Shuffle Read Metrics"] for metric in metrics]
+    tasks = [stage.tasks for stage in trace_of(path).stages]
+    assert sum(task.num_ends for task in tasks) == len(ends)
+    for column, expected in {
+        "run_s": sum(metric["Executor Run Time"] for metric in metrics) / 1e3,
+        "cpu_s": sum(metric["Executor CPU Time"] for metric in metrics) / 1e9,
+        "gc_s": sum(metric["JVM GC Time"] for metric in metrics) / 1e3,
+        "input_bytes": sum(metric["Input Metrics"]["Bytes Read"] for metric in metrics),
+        "fetch_wait_s": sum(read["Fetch Wait Time"] for read in reads) / 1e3,
+        "remote_read_bytes": sum(read["Remote Bytes Read"] for read in reads),
+        "local_read_bytes": sum(read["Local Bytes Read"] for read in reads),
+    }.items():
+        got = sum(float(np.nansum(getattr(task, column))) for task in tasks)
+        assert got == pytest.approx(expected), column
+
+
+@pytest.mark.parametrize("path", JOBS, ids=by_name)
+def test_the_live_name_and_scopes_give_the_same_signature(path: Path) -> None:
+    """What the JVM sends: StageInfo.name, and of rddInfos sorted by id the scope or the name."""
+    signatures = {stage.stage_id: stage.signature for stage in trace_of(path).stages}
+    for event in events_of(path):
+        if event["Event"] != "SparkListenerStageSubmitted":
+            continue
+        info = event["Stage Info"]
+        rdds = sorted(info["RDD Info"], key=lambda rdd: int(rdd["RDD ID"]))
+        scopes = [
+            json.loads(rdd["Scope"])["name"] if "Scope" in rdd else rdd["Name"] for rdd in rdds
+        ]
+        assert stage_signature(info["Stage Name"], scopes) == signatures[info["Stage ID"]]
+
+
+@pytest.mark.parametrize("path", JOBS, ids=by_name)
+def test_a_join_reads_the_two_stages_that_wrote_its_sides(path: Path) -> None:
+    trace = trace_of(path)
+    exchange = ("Exchange", "WholeStageCodegen")
+    (join,) = stages_of(trace, *exchange, *exchange, "Exchange")
+    (scan,) = stages_of(trace, "Scan parquet", "WholeStageCodegen", "Exchange")
+    assert scan.stage_id in join.parent_stage_ids
+    assert len(join.parent_stage_ids) == 2
+    written = sum(
+        float(stage.tasks.shuffle_written_bytes.sum())
+        for stage in trace.stages
+        if stage.stage_id in join.parent_stage_ids
+    )
+    assert float(join.tasks.read_bytes.sum()) == written
+    assert join.tasks.remote_read_bytes.sum() > 0
+
+
+@pytest.mark.parametrize("path", JOBS, ids=by_name)
+def test_a_lost_map_output_makes_attempts(path: Path) -> None:
+    counts = stages_of(trace_of(path), "partitionBy", "mapPartitions", "PythonRDD")
+    first, failed, retried = counts
+    assert first.failure is None
+    assert failed.failure is not None
+    assert "FetchFailed" in failed.failure
+    assert (failed.attempt, failed.coverage, retried.attempt, retried.coverage) == (0, 0.0, 1, 1.0)
+    assert first.stage_id != failed.stage_id
+    assert first.rdd_ids[:2] == failed.rdd_ids[:2]  # count() adds an RDD of its own
+    assert first.parent_stage_ids == failed.parent_stage_ids
+    assert set(first.parent_stage_ids) < set(retried.parent_stage_ids)
+
+
+@pytest.mark.parametrize("path", JOBS, ids=by_name)
+def test_a_task_that_failed_once_is_there_twice(path: Path) -> None:
+    (stage,) = (s for s in trace_of(path).stages if s.tasks.num_ends == s.num_tasks + 1)
+    assert stage.coverage == 1.0
+    assert stage.tasks.index[~stage.tasks.ok].tolist() == [1]
+    assert sorted(stage.tasks.attempt[stage.tasks.index == 1].tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("path", JOBS, ids=by_name)
+def test_python_and_barrier_are_seen(path: Path) -> None:
+    trace = trace_of(path)
+    exchange = ("WholeStageCodegen", "Exchange")
+    (pandas,) = stages_of(trace, "WholeStageCodegen", "MapInPandas", *exchange)
+    assert pandas.has_python
+    assert sum(stage.is_barrier for stage in trace.stages) == 1
+    assert not any(stage.has_python for stage in stages_of(trace, "Scan parquet", *exchange))
+
+
+@pytest.mark.parametrize("path", TWO_CPUS, ids=by_name)
+def test_all_codecs_of_spark_are_read_and_run_time_counts_once(path: Path) -> None:
+    """Each task slept 0.5 s on two cpus; from 4.0 on Spark logs twice its time."""
+    trace = trace_of(path)
+    assert trace.spark_version.startswith(path.name.removeprefix("spark-")[:3])
+    assert trace.is_complete
+    (stage,) = trace.stages
+    # Part of the time a task held its slot is not run time, never the other way round.
+    assert (stage.tasks.run_s <= stage.tasks.elapsed_s).all()
+    assert (stage.tasks.run_s > 0.5).all()
+
+
+def test_profiles_are_learned_from_both_lines(tmp_path: Path) -> None:
+    summary = learn(LOGS, tmp_path / "profile.parquet")
+    assert (summary.num_logs, summary.num_logs_read) == (10, 10)
+    assert summary.num_unknown_stages == 2  # the two that failed to fetch
+    profiles = read_profile(tmp_path / "profile.parquet")
+    scanned = profiles.find(
+        "reduceByKey at make_event_logs.py:1 [parallelize > PythonRDD > PairwiseRDD]"
+    )
+    assert scanned is not None
+    assert (scanned.python, scanned.executor_cpu_s_per_task) == (True, None)
+    assert scanned.num_runs == 5

@@ -1,0 +1,127 @@
+"""A planner for tests: answers by a fixed policy and writes down every line that comes and goes.
+
+    python scripted_planner.py TRACE POLICY [KEY=VALUE ...]
+
+TRACE is a file of JSON lines: ``{"at_ms", "way": "in" | "out", "message"}``. Policies:
+
+* ``pass``, ``reverse``: put everything back, in Spark's order or from the last task to the first
+* ``group``: groups of ``size`` tasks, ``delay_ms`` apart; with ``pin=1`` the groups go to the executors in turn,
+  with ``raise=N`` at N tasks a core
+* ``stuck``: launches the first group and then nothing more
+* ``deaf``: never reads; ``mute``: never says a word; ``silent``: says ``ready`` and no more
+* ``slow``: pongs, but plans ``late_ms`` after the question
+* ``nonsense``: answers a task set with ``answer`` (default: no JSON)
+* ``die``: exits when the first task set comes; ``die_held`` after it has launched the first group
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Planner:
+    """Reads stdin to its end."""
+
+    def __init__(self, trace: Path, policy: str, options: dict[str, str]) -> None:
+        self.trace = trace.open("a", encoding="utf-8", buffering=1)
+        self.policy = policy
+        self.options = options
+        self.executors: list[str] = []
+        self.lock = threading.Lock()
+
+    def number(self, name: str, default: int) -> int:
+        return int(self.options.get(name, default))
+
+    def note(self, way: str, message: Any) -> None:
+        at_ms = time.time() * 1000
+        self.trace.write(json.dumps({"at_ms": at_ms, "way": way, "message": message}) + "\n")
+
+    def say(self, kind: str, **fields: Any) -> None:
+        self.write(json.dumps({"v": 1, "type": kind, **fields}))
+
+    def write(self, line: str) -> None:
+        with self.lock:
+            self.note("out", line)
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+    def run(self) -> None:
+        if self.policy == "deaf":
+            self.say("ready")
+            time.sleep(3600)
+        if self.policy != "mute":
+            self.say("ready")
+        for line in sys.stdin:
+            message = json.loads(line)
+            with self.lock:
+                self.note("in", message)
+            if self.policy not in {"mute", "silent"}:
+                self.answer(message)
+
+    def answer(self, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        if kind == "ping":
+            self.say("pong", seq=message["seq"])
+        elif kind == "report":
+            self.say("report", id=message["id"], body={"policy": self.policy})
+        elif kind == "executor_added":
+            self.executors.append(message["executor"])
+        elif kind == "executor_removed":
+            self.executors.remove(message["executor"])
+        elif kind == "task_set":
+            self.task_set(message)
+
+    def task_set(self, message: dict[str, Any]) -> None:
+        key = {"stage": message["stage"], "attempt": message["attempt"]}
+        if self.policy == "die":
+            sys.exit(3)
+        if self.policy == "nonsense":
+            self.write(self.options.get("answer", "so long").replace("STAGE", str(message["stage"])))
+        elif self.policy == "slow":
+            late_s = self.number("late_ms", 2000) / 1000
+            threading.Timer(late_s, self.plan, [key, "pass"]).start()
+        elif self.policy == "pass":
+            self.plan(key, "pass")
+        elif self.policy == "reverse":
+            self.plan(key, "order", list(reversed(range(message["num_tasks"]))))
+        else:
+            self.groups(key, message["num_tasks"])
+
+    def plan(self, key: dict[str, int], action: str, order: list[int] | None = None) -> None:
+        self.say(
+            "plan",
+            **key,
+            action=action,
+            tasks_per_core=self.number("raise", 1),
+            order=order,
+            reason="as the test says",
+        )
+
+    def groups(self, key: dict[str, int], num_tasks: int) -> None:
+        self.plan(key, "group")
+        size = self.number("size", 2)
+        for group, first in enumerate(range(0, num_tasks, size)):
+            if group == 1 and self.policy == "stuck":
+                return
+            if group == 1 and self.policy == "die_held":
+                sys.exit(3)
+            pinned = "pin" in self.options and bool(self.executors)
+            executor = sorted(self.executors)[group % len(self.executors)] if pinned else None
+            self.say(
+                "launch",
+                **key,
+                group=group,
+                tasks=list(range(first, min(first + size, num_tasks))),
+                executor=executor,
+                delay_ms=group * self.number("delay_ms", 500),
+            )
+
+
+if __name__ == "__main__":
+    pairs = (argument.split("=", 1) for argument in sys.argv[3:])
+    Planner(Path(sys.argv[1]), sys.argv[2], {key: value for key, value in pairs}).run()

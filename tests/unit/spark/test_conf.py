@@ -1,0 +1,142 @@
+"""The table of keys: checks, options of Python, and its twins in Scala and in the README."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dagopt.errors import ConfError, InputError
+from dagopt.spark.conf import KEYS, PREFIX, check_conf, option_key, option_values, value_of
+
+ROOT = Path(__file__).resolve().parents[3]
+SCALA = ROOT / "dagopt/jvm/src/main/scala/org/apache/spark/scheduler/dagopt/DagoptConf.scala"
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.key)
+def test_a_default_is_allowed(key: object) -> None:
+    for known in KEYS:
+        if known is key and known.default is not None:
+            check_conf({known.key: known.default})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("mode", "onn", "off, explain, on"),
+        ("mode", "ON", "off, explain, on"),
+        ("grouping.enabled", "yes", "true or false"),
+        ("probe.enabled", "", "true or false"),
+        ("slotsPerCore", "0", "a whole number from 1 to 16"),
+        ("slotsPerCore", "17", "a whole number from 1 to 16"),
+        ("slotsPerCore", "2.5", "a whole number from 1 to 16"),
+        ("slotsPerCore", "-1", "a whole number from 1 to 16"),
+        ("minInputBytes", "1.5m", "a size of at least 0 bytes, such as 16m"),
+        ("minInputBytes", "16mib", "a size of at least 0 bytes, such as 16m"),
+        ("network.bandwidth", "0", "a size of at least 1 bytes, such as 125m"),
+        ("disk.bandwidth", "9000000p", "a size of at least 1 bytes, such as 200m"),
+        ("maxDelay", "soon", "a time of at least 0ms, such as 10s"),
+        ("planner.timeout", "0", "a time of at least 1ms, such as 500ms"),
+        ("probe.interval", "199ms", "a time of at least 200ms, such as 200ms"),
+        ("profile", " ", "the path of a file that dagopt learn wrote"),
+        (
+            "networks",
+            "rack1",
+            "name=address range or host,...;name=... such as rack1=10.0.1.0/24,hostA",
+        ),
+        (
+            "networks",
+            "rack1=10.0.1.0/99",
+            "name=address range or host,...;name=... such as rack1=10.0.1.0/24,hostA",
+        ),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(name: str, value: str, allowed: str) -> None:
+    with pytest.raises(ConfError) as caught:
+        check_conf({PREFIX + name: value})
+    assert str(caught.value) == f"spark.dagopt.{name} is '{value}': allowed is {allowed}"
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mode", "explain"),
+        ("slotsPerCore", "16"),
+        ("minInputBytes", "0"),
+        ("minInputBytes", "1GB"),
+        ("network.bandwidth", "10g"),
+        ("maxDelay", "0"),
+        ("planner.timeout", "2min"),
+        ("networks", "rack1=10.0.1.0/24,hostA;rack2=10.0.2.0/24"),
+    ],
+)
+def test_a_right_value_passes(name: str, value: str) -> None:
+    check_conf({PREFIX + name: value, "spark.executor.cores": "anything"})
+
+
+def test_an_unknown_key_names_the_nearest() -> None:
+    with pytest.raises(
+        ConfError,
+        match=r"spark\.dagopt\.slotPerCore is '2': .*did you mean spark\.dagopt\.slotsPerCore",
+    ):
+        check_conf({"spark.dagopt.slotPerCore": "2"})
+
+
+@pytest.mark.parametrize("name", ["slots_per_core", "slotsPerCore", "spark.dagopt.slotsPerCore"])
+def test_an_option_has_three_spellings(name: str) -> None:
+    assert option_key(name) == "spark.dagopt.slotsPerCore"
+
+
+def test_options_become_spark_text() -> None:
+    assert option_values({"probe_enabled": False, "planner_timeout": "1s", "profile": None}) == {
+        "spark.dagopt.probe.enabled": "false",
+        "spark.dagopt.planner.timeout": "1s",
+    }
+    assert option_values({"profile": Path("p.parquet"), "slots_per_core": 2}) == {
+        "spark.dagopt.profile": "p.parquet",
+        "spark.dagopt.slotsPerCore": "2",
+    }
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(InputError, match="slot_per_core: dagopt has no such option"):
+        option_values({"slot_per_core": 2})
+
+
+def test_a_value_that_is_not_set_has_its_default() -> None:
+    assert value_of({}, "spark.dagopt.maxDelay") == "10s"
+    assert value_of({"spark.dagopt.maxDelay": "1s"}, "spark.dagopt.maxDelay") == "1s"
+    assert value_of({}, "spark.dagopt.profile") is None
+
+
+def test_scala_has_the_same_defaults_and_bounds() -> None:
+    text = SCALA.read_text(encoding="utf-8")
+    found = {
+        f"{PREFIX}{name}": rest
+        for name, rest in re.findall(r'r\.(?:\w+)\("([\w.]+)"(?:, ([^\n]*?))?\),?\n', text)
+    }
+    for key in KEYS:
+        if key.kind in {"text", "networks"}:
+            continue
+        rest = found[key.key]
+        default = re.match(r'(?:default = )?"?([\w.]+)"?', rest)
+        assert default is not None
+        assert default[1] == key.default, key.key
+        if key.kind == "choice":
+            assert ", ".join(re.findall(r'"(\w+)"', rest.partition("Seq(")[2])) == key.allowed
+        if key.kind == "time":
+            assert f"at least {rest.rpartition(', ')[2]}ms" in key.allowed
+        if key.kind == "size":
+            assert f"at least {rest.rpartition(', ')[2]} bytes" in key.allowed
+        if key.kind == "integer":
+            low, high = rest.split(", ")[1:]
+            assert f"from {low} to {high}" in key.allowed
+
+
+def test_scala_reads_no_other_key() -> None:
+    text = SCALA.read_text(encoding="utf-8")
+    names = re.findall(r'(?:r\.\w+\(|Prefix \+ )"([\w.]+)"', text)
+    assert names
+    assert {PREFIX + name for name in names} <= {key.key for key in KEYS}

@@ -1,0 +1,91 @@
+"""The report of a live session: text, JSON and HTML from whatever the planner sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dagopt.errors import BridgeError
+from dagopt.spark.report import Report, parse_report
+
+BODY = {
+    "decisions": [
+        {
+            "stage": 4,
+            "attempt": 0,
+            "name": "count at job.py:7",
+            "action": "group",
+            "tasks_per_core": 3,
+            "reason": "reads 2.1 s and computes 1.0 s a task",
+            "num_tasks": 64,
+            "io_s": 2.1,
+            "cpu_s": 1.0,
+            "predicted_s": 31.5,
+            "stock_s": 60.25,
+        },
+        {"stage": 5, "attempt": 1, "action": "pass", "reason": "a retry"},
+    ],
+    "idle_hold_s": 0.25,
+    "gate": {"task_sets_seen": 9, "task_sets_held": 2, "groups_launched": 8, "fallbacks": 0},
+    "something_new": [1],
+}
+
+
+def test_the_text_says_what_was_decided_and_why() -> None:
+    text = str(parse_report(json.dumps(BODY)))
+    lines = text.splitlines()
+    assert lines[0] == (
+        "dagopt decided on 2 of 9 task sets, 2 held, 8 groups launched, 0 released without an answer, "
+        "idle because of a hold: 0.25 s"
+    )
+    heading = "stage name tasks action tasks/core I/O a task CPU a task predicted Spark alone"
+    assert " ".join(lines[1].split()) == heading
+    first = "4 count at job.py:7 64 group 3 2.10 s 1.00 s 31.5 s 60 s"
+    assert " ".join(lines[2].split()) == first
+    assert lines[3].split() == ["5.1", "-", "-", "pass", "-", "-", "-", "-", "-"]
+    assert lines[4:] == ["4: reads 2.1 s and computes 1.0 s a task", "5.1: a retry"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"decisions": None, "gate": "none"},
+        {"decisions": [{}, 7, {"io_s": "x", "name": ["y"]}], "idle_hold_s": None},
+        {"gate": {}},
+    ],
+)
+def test_whatever_is_missing_is_shown_as_missing(body: dict[str, object]) -> None:
+    report = Report(body=body)
+    assert str(report).startswith("dagopt decided on ")
+    assert report.to_dict() == body
+
+
+def test_an_application_that_went_off_says_why() -> None:
+    report = Report(body={"gate": {"off_reason": "the planner ended with 1"}})
+    assert str(report) == "dagopt is off: the planner ended with 1"
+
+
+def test_json_is_all_that_came() -> None:
+    report = parse_report(json.dumps(BODY))
+    assert json.loads(report.to_json()) == BODY
+    copied = report.to_dict()
+    copied["decisions"].clear()
+    assert len(report.decisions) == 2
+
+
+def test_a_stage_name_is_no_html_and_no_markup() -> None:
+    body = {"decisions": [{"stage": 1, "name": "[red]<script>", "reason": "</pre>&[/]"}]}
+    report = Report(body=body)
+    assert "[red]<script>" in str(report)
+    html = report._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert html.count("</pre>") == 1
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", "null"])
+def test_an_answer_that_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(BridgeError, match=r"report of the driver: expected (a )?JSON"):
+        parse_report(text)
