@@ -23,6 +23,7 @@ import pyarrow.dataset
 import pyspark
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dagopt.errors import DagoptError
 from dagopt.spark.launch import launch_conf
@@ -35,7 +36,7 @@ DEMO_DIR = JOB.parent.parent / "build" / "demo"
 MASTER = "local-cluster[2,1,1024]"
 OUTPUTS = ("legs", "rotations", "carriers")
 
-RUN_LIMIT_S = 300.0
+RUN_LIMIT_S = 600.0
 """A run that takes longer is stopped: something hangs."""
 
 MAX_DECISIONS = 12
@@ -80,7 +81,12 @@ def run_job(run_dir: Path, data: Path, scale: int, conf: dict[str, str]) -> floa
     home = Path(pyspark.__file__).parent
     properties = {
         "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "16",
+        # Several tasks for each core: where all start at once, there is nothing to decide.
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        # Runs of half a minute: on two cores, the second compiler costs more than it gains.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.local.dir": str(run_dir / "scratch"),
         **conf,
     }
@@ -160,24 +166,29 @@ def decision_table(decisions: Iterable[dict[str, Any]]) -> Table:
     seen = Counter((_decision_text(decision), _reason_text(decision)) for decision in decisions)
     table = Table("times", "decision", "because", title="What dagopt decided (last run)")
     for (what, reason), times in list(seen.items())[:MAX_DECISIONS]:
-        table.add_row(str(times), what, reason)
+        table.add_row(str(times), Text(what), Text(reason))
     if len(seen) > MAX_DECISIONS:
         table.add_row("", f"and {len(seen) - MAX_DECISIONS} others", "")
     return table
 
 
 def _decision_text(decision: dict[str, Any]) -> str:
-    words = [str(decision[key]) for key in ("type", "action") if decision.get(key)]
-    words += [
-        f"{key.replace('_', ' ')} {decision[key]}"
-        for key in ("tasks_per_core", "group", "delay_s", "delay_ms")
-        if decision.get(key) is not None
-    ]
+    """What of a decision is there, in words: a log of another version must not stop this."""
+    words = [str(decision["action"])] if decision.get("action") else []
+    for key, form in (
+        ("num_tasks", "{} tasks"),
+        ("tasks_per_core", "{} a core"),
+        ("predicted_s", "predicted {:.2f} s"),
+        ("stock_s", "Spark alone {:.2f} s"),
+    ):
+        value = decision.get(key)
+        if isinstance(value, int | float):
+            words.append(form.format(value))
     return ", ".join(words) or "decision"
 
 
 def _reason_text(decision: dict[str, Any]) -> str:
-    return str(decision.get("reason") or decision.get("reasons") or "no reason given")
+    return str(decision.get("reason") or "no reason given")
 
 
 def verdict(off_s: Sequence[float], on_s: Sequence[float]) -> str:
@@ -185,6 +196,8 @@ def verdict(off_s: Sequence[float], on_s: Sequence[float]) -> str:
     off, on = statistics.median(off_s), statistics.median(on_s)
     spread = max((max(off_s) - min(off_s)) / off, (max(on_s) - min(on_s)) / on, LEAST_GAIN_FRACTION)
     gain = (off - on) / off
+    if min(len(off_s), len(on_s)) < 2:
+        return f"One run each cannot tell a gain from noise; it differs by {gain:+.1%} of the time."
     if abs(gain) <= spread:
         return (
             f"Nothing to gain here, and dagopt cost nothing that can be told from noise: {gain:+.1%} "

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

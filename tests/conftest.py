@@ -47,8 +47,13 @@ class ScriptResult:
 
     def ok(self) -> ScriptResult:
         """This result, after checking that the script ended well."""
-        assert self.exit_code == 0, f"exit code {self.exit_code}\n{self.stdout}\n{self.stderr}"
+        assert self.exit_code == 0, f"exit code {self.exit_code}\n{self.tail()}"
         return self
+
+    def tail(self, num_lines: int = 60) -> str:
+        """The end of what it said, for the message of a failed test."""
+        log = "\n".join(self.stderr.splitlines()[-num_lines:])
+        return f"{self.stdout[-4000:]}\n{log}"
 
 
 RunSparkScript = Callable[..., ScriptResult]
@@ -81,7 +86,7 @@ def run_spark_script(spark_jar: Path, tmp_path: Path) -> RunSparkScript:
         dagopt: bool = True,
         submit_arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
-        timeout_s: float = 180,
+        timeout_s: float = 600,
     ) -> ScriptResult:
         path = script if isinstance(script, Path) else tmp_path / "script.py"
         if isinstance(script, str):
@@ -118,7 +123,7 @@ def run_process(
     *,
     cwd: Path,
     environment: Mapping[str, str] | None = None,
-    timeout_s: float = 180,
+    timeout_s: float = 600,
 ) -> ScriptResult:
     """Run a command with the tests' own Python for Spark and for what it imports.
 
@@ -151,5 +156,6 @@ def run_process(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             stdout, stderr = process.communicate()
-            pytest.fail(f"no end after {timeout_s} s: {command}\n{stdout}\n{stderr}")
+            killed = ScriptResult(exit_code=-9, stdout=stdout, stderr=stderr)
+            pytest.fail(f"no end after {timeout_s} s: {command}\n{killed.tail()}", pytrace=False)
     return ScriptResult(exit_code=process.returncode, stdout=stdout, stderr=stderr)

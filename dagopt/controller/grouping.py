@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from dagopt.controller.executor import ExecutorState
 from dagopt.controller.knowledge import Knowledge
 from dagopt.controller.launcher import Launcher, cost_for
 from dagopt.controller.outlook import submission
-from dagopt.controller.state import ExecutorState, GroupState, StageKey, StageState
+from dagopt.controller.state import GroupState, StageKey, StageState
 from dagopt.controller.tracker import TaskTracker
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.share_clock import ShareClock
+from dagopt.errors import InputError
 from dagopt.model.decision import Decision
 from dagopt.model.network import Networks
 from dagopt.model.stage_profile import StageProfiles
@@ -187,6 +189,9 @@ class GroupingController:
         stage = self.stages.get((event.stage, event.attempt))
         if stage is None:
             return []
+        if not 0 <= event.task < stage.task_set.num_tasks:
+            wrong = f"task is {event.task}, must be 0 to {stage.task_set.num_tasks - 1}"
+            raise InputError(f"stage {event.stage}.{event.attempt}: {wrong}")
         group = None if event.speculative else stage.group_with(event.task)
         key = (event.stage, event.attempt, event.task, event.executor)
         number = group.group if group is not None else None

@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from dagopt.controller.state import Measured
 from dagopt.model.stage_profile import StageProfiles
+from dagopt.model.wire import TaskEnded
 
 MAX_STAGES = 4096
 """Stages remembered of one application; the least recently seen goes first."""
 
 _NEW_WEIGHT = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """Sums over tasks of a stage that ended well."""
+
+    num_tasks: int = 0
+    io_s: float = 0.0
+    cpu_s: float = 0.0
+    read_bytes: float = 0.0
+    spilled_bytes: float = 0.0
+    peak_memory_bytes: int = 0
+
+    def add(self, event: TaskEnded, io_s: float, cpu_s: float) -> None:
+        """One more task, with what its reading and computing took on their own."""
+        self.num_tasks += 1
+        self.io_s += io_s
+        self.cpu_s += cpu_s
+        self.read_bytes += event.read_bytes
+        self.spilled_bytes += event.spilled_bytes
+        self.peak_memory_bytes = max(self.peak_memory_bytes, event.peak_memory_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

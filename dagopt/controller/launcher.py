@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from dagopt.controller.state import ExecutorState, GroupState, StageState
+from dagopt.controller.executor import ExecutorState
+from dagopt.controller.state import GroupState, StageState
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.io_cost import ReaderCost, reader_cost
 from dagopt.model.network import InputHostSet
@@ -201,11 +202,10 @@ class Launcher:
         )
 
     def _lanes(self, stage: StageState, host_set: InputHostSet, num_reader_hosts: int) -> Lanes:
-        lanes = stage.lanes.get(host_set)
-        if lanes is None:
-            serving = stage.num_serving_hosts(host_set)
-            lanes = Lanes(num_lanes=max(1, min(serving, num_reader_hosts)))
-            stage.lanes[host_set] = lanes
+        # Counted anew each time: reading hosts come and go while the stage is held.
+        num_lanes = max(1, min(stage.num_serving_hosts(host_set), num_reader_hosts))
+        lanes = stage.lanes.setdefault(host_set, Lanes(num_lanes=num_lanes))
+        lanes.num_lanes = num_lanes
         return lanes
 
 

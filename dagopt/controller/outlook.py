@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dagopt.controller.executor import ExecutorState
 from dagopt.controller.knowledge import Knowledge
-from dagopt.controller.state import ExecutorState
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.io_cost import SourceHosts, all_tasks_s, reader_cost, source_hosts
 from dagopt.model.network import Networks

@@ -1,90 +1,23 @@
-"""What the grouping controller remembers: executors, stages, groups and running tasks."""
+"""What the grouping controller remembers of stages and their groups."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dagopt.controller.knowledge import Measured
+from dagopt.controller.outlook import Submission
 from dagopt.controller.unlaunched import Unlaunched
 from dagopt.cost.io_cost import ReaderCost
-from dagopt.cost.share_clock import ShareClock
 from dagopt.model.network import InputHostSet, NetworkId
-from dagopt.model.wire import TaskEnded
 from dagopt.policy.grouping.decide import GroupingDecision
 from dagopt.policy.grouping.lanes import Lanes
 
-if TYPE_CHECKING:
-    from dagopt.controller.outlook import Submission
-
 StageKey: TypeAlias = tuple[int, int]
 """Stage id and attempt."""
-
-RunKey: TypeAlias = tuple[int, int, int, str]
-"""Stage id, attempt, task index and executor: a speculative copy runs elsewhere."""
-
-
-@dataclass(slots=True, kw_only=True)
-class ExecutorState:
-    """One executor and the link of its host."""
-
-    executor: str
-    host: str
-    network: NetworkId
-    cores: float
-    epoch: int
-    """Number of the resource allocation that brought it."""
-
-    compute: ShareClock
-    running: int = 0
-    """Tasks of followed task sets that run on it."""
-    reading: int = 0
-    """Those of them that have not read their input."""
-    rate_bytes_per_s: dict[int, float] = field(default_factory=dict)
-    """Its total rate of reading, moving average, by the number of tasks that read at once."""
-    sample: tuple[float, dict[RunKey, int]] | None = None
-    """Time of the last report of all its reading tasks, and the bytes that each had read."""
-
-
-@dataclass(slots=True, kw_only=True)
-class HostState:
-    """The link of one host, shared by its executors."""
-
-    link: ShareClock
-
-
-@dataclass(slots=True, kw_only=True)
-class RunningTask:
-    """A task between its launch and its end."""
-
-    group: int | None
-    started_s: float
-    link_mark: float
-    """Reading of the host's link clock when it started."""
-    source: str | None
-    """The other host that it mainly reads from, if there is one."""
-    source_mark: float
-    """Reading of that host's link clock when it started."""
-    seen: tuple[float, int] | None = None
-    """Time of the last report about it, and the bytes that it had read."""
-    fetching: bool = True
-    fetched_s: float = 0.0
-    alone_io_s: float = 0.0
-    """Seconds that its reading would have taken alone on the link; once it has read."""
-    compute_mark: float = 0.0
-
-    def left_s(self, expected_bytes: float, read_bytes: int, now_s: float) -> float | None:
-        """Seconds until it has read ``expected_bytes``, at the rate since the last report.
-
-        None at the first report: what lies on the host itself comes first and fast, so the rate
-        from the start says little.
-        """
-        last, self.seen = self.seen, (now_s, read_bytes)
-        if last is None or now_s <= last[0] or read_bytes <= last[1]:
-            return None
-        return max(0.0, expected_bytes - read_bytes) * (now_s - last[0]) / (read_bytes - last[1])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,27 +43,6 @@ class GroupState:
 
     def __post_init__(self) -> None:
         self.waiting, self.reading, self.open = set(self.tasks), set(self.tasks), set(self.tasks)
-
-
-@dataclass(slots=True, kw_only=True)
-class Measured:
-    """Sums over tasks of a stage that ended well."""
-
-    num_tasks: int = 0
-    io_s: float = 0.0
-    cpu_s: float = 0.0
-    read_bytes: float = 0.0
-    spilled_bytes: float = 0.0
-    peak_memory_bytes: int = 0
-
-    def add(self, event: TaskEnded, io_s: float, cpu_s: float) -> None:
-        """One more task, with what its reading and computing took on their own."""
-        self.num_tasks += 1
-        self.io_s += io_s
-        self.cpu_s += cpu_s
-        self.read_bytes += event.read_bytes
-        self.spilled_bytes += event.spilled_bytes
-        self.peak_memory_bytes = max(self.peak_memory_bytes, event.peak_memory_bytes)
 
 
 class StageState:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dagopt.controller.state import ExecutorState, HostState, RunKey, RunningTask
+from dagopt.controller.executor import ExecutorState, HostState, RunKey, RunningTask
 from dagopt.cost.share_clock import ShareClock
 from dagopt.model.wire import Fetch, TaskEnded
 

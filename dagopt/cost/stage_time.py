@@ -23,6 +23,11 @@ def _check(num_tasks: int, num_executors: int, cores: float, io_s: float, cpu_s:
         )
 
 
+def _of_the_fullest(num_tasks: int, num_executors: int, cores: float) -> tuple[int, int]:
+    """Tasks of the executor that has the most, which ends last, and how many run at once."""
+    return math.ceil(num_tasks / num_executors), max(1, math.floor(cores))
+
+
 def stock_s(num_tasks: int, num_executors: int, cores: float, io_s: float, cpu_s: float) -> float:
     """Seconds of a stage that starts as many tasks as there are cores and replaces what ends.
 
@@ -34,12 +39,10 @@ def stock_s(num_tasks: int, num_executors: int, cores: float, io_s: float, cpu_s
         cpu_s: seconds that a task computes on a core of its own.
     """
     _check(num_tasks, num_executors, cores, io_s, cpu_s)
-    per_executor = num_tasks / num_executors
-    full_waves = math.floor(per_executor / cores)
-    time_s = full_waves * (max(cores, 1.0) * io_s + cpu_s)
-    # The last wave is not full: fewer tasks share the link.
-    rest = per_executor - full_waves * cores
-    return time_s + (max(rest, 1.0) * io_s + cpu_s if rest > 0 else 0.0)
+    per_executor, slots = _of_the_fullest(num_tasks, num_executors, cores)
+    full_waves, rest = divmod(per_executor, slots)
+    time_s = full_waves * (slots * io_s + cpu_s)
+    return time_s + (rest * io_s + cpu_s if rest else 0.0)
 
 
 def grouped_s(num_tasks: int, num_executors: int, cores: float, io_s: float, cpu_s: float) -> float:
@@ -48,9 +51,9 @@ def grouped_s(num_tasks: int, num_executors: int, cores: float, io_s: float, cpu
     Args as :func:`stock_s`.
     """
     _check(num_tasks, num_executors, cores, io_s, cpu_s)
-    per_executor = num_tasks / num_executors
+    per_executor, slots = _of_the_fullest(num_tasks, num_executors, cores)
     link_s = per_executor * io_s
-    cpu_total_s = per_executor * cpu_s / cores
+    cpu_total_s = per_executor * cpu_s / slots
     # With fewer tasks than cores on an executor, a task's own computation is the floor.
     work_s = max(link_s, cpu_total_s, io_s + cpu_s)
     hidden_by_nothing_s = min(io_s, cpu_s) if per_executor > 1 else 0.0

@@ -99,10 +99,13 @@ class StageSimulation:
 
     now_s: float = 0.0
     launches: list[Launch] = field(default_factory=list)
+    planned_s: dict[int, float] = field(default_factory=dict)
+    """By task: when the delay of its group was to end, as last told before it did."""
     _pending: list[int] = field(default_factory=list)
     _pinned: dict[str, list[int]] = field(default_factory=dict)
     _timers: list[tuple[float, int, int]] = field(default_factory=list)
     _due: dict[int, Launch] = field(default_factory=dict)
+    _fired: set[int] = field(default_factory=set)
     _held: set[int] = field(default_factory=set)
     _running: list[_Running] = field(default_factory=list)
     _runs: list[SimRun] = field(default_factory=list)
@@ -171,7 +174,10 @@ class StageSimulation:
                     self._put_back(order if order is not None else sorted(self._held))
             case Concurrency(tasks_per_core=per_core):
                 self._tasks_per_core = per_core
+            case Launch(group=group) if group in self._fired:
+                pass  # it came too late, as it may over the wire
             case Launch(group=group, delay_ms=delay_ms):
+                self.planned_s |= dict.fromkeys(instruction.tasks, self.now_s + delay_ms / 1000)
                 self.launches.append(instruction)
                 self._due[group] = instruction
                 heapq.heappush(
@@ -198,8 +204,12 @@ class StageSimulation:
             if launch is None or launch is not self.launches[number - 1]:
                 continue
             del self._due[group]
+            self._fired.add(group)
             self._held.difference_update(launch.tasks)
-            self._pinned.setdefault(launch.executor or "", []).extend(launch.tasks)
+            if launch.executor is None:
+                self._pending += launch.tasks
+            else:
+                self._pinned.setdefault(launch.executor, []).extend(launch.tasks)
         started = True
         while started:
             started = False

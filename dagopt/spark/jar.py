@@ -18,7 +18,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -79,14 +78,19 @@ def find_spark(home: Path | None = None) -> Spark:
     """
     if home is None:
         try:
-            import pyspark
+            import pyspark  # noqa: PLC0415 - not needed with --spark-home
         except ImportError as e:
-            raise InputError("no pyspark is installed: install it, or name a Spark by --spark-home") from e
+            raise InputError(
+                "no pyspark is installed: install it, or name a Spark by --spark-home"
+            ) from e
         home = Path(pyspark.__file__).parent
+    home = home.resolve()
     names = sorted((home / "jars").glob("spark-core_*.jar"))
     match = re.search(r"spark-core_[\d.]+-(.+)\.jar$", names[0].name) if len(names) == 1 else None
     if match is None:
-        raise InputError(f"{home}: expected a Spark with jars/spark-core_*.jar, got {len(names)} of them")
+        raise InputError(
+            f"{home}: expected a Spark with jars/spark-core_*.jar, got {len(names)} of them"
+        )
     return Spark(home, match[1])
 
 
@@ -130,19 +134,22 @@ def build(spark: Spark, *, force: bool = False) -> bool:
     jar = jar_path(spark.version)
     if not force and is_current(jar, spark):
         return False
+    # Read before the sources are compiled: if they change meanwhile, the jar is not current.
+    properties = _properties(spark)
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dagopt-jar-") as tmp:
         classes = Path(tmp, "classes")
         classes.mkdir()
         _compile(spark, classes)
-        handle, partial = tempfile.mkstemp(prefix=f".{jar.name}.", dir=jar.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{jar.name}.", dir=jar.parent)
         os.close(handle)
+        partial = Path(name)
         try:
-            _pack(classes, _properties(spark), Path(partial))
-            os.chmod(partial, 0o644)
-            os.replace(partial, jar)
+            _pack(classes, properties, partial)
+            partial.chmod(0o644)
+            partial.replace(jar)
         except BaseException:
-            os.unlink(partial)
+            partial.unlink()
             raise
     return True
 
@@ -160,9 +167,11 @@ def _compile(spark: Spark, classes: Path) -> None:
         str(classes),
         *(str(path) for path in sources(spark.minor)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
-        raise JarError(f"compiling for Spark {spark.version} failed:\n{done.stdout}{done.stderr}".rstrip())
+        raise JarError(
+            f"compiling for Spark {spark.version} failed:\n{done.stdout}{done.stderr}".rstrip()
+        )
 
 
 def _java() -> str:
@@ -178,7 +187,9 @@ def _java() -> str:
 
 def _pack(classes: Path, properties: str, jar: Path) -> None:
     """Entries sorted and with a fixed date, so that the same classes give the same bytes."""
-    entries = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
+    entries = {
+        path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")
+    }
     entries["META-INF/MANIFEST.MF"] = b"Manifest-Version: 1.0\r\n\r\n"
     entries[PROPERTIES] = properties.encode()
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as z:
@@ -194,7 +205,9 @@ def _properties(spark: Spark) -> str:
     for path in sources(spark.minor):
         digest.update(path.relative_to(JVM_DIR).as_posix().encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return f"spark.minor={spark.minor}\nspark.version={spark.version}\nsources={digest.hexdigest()}\n"
+    return (
+        f"spark.minor={spark.minor}\nspark.version={spark.version}\nsources={digest.hexdigest()}\n"
+    )
 
 
 def _numbers(minor: str) -> tuple[int, ...]:
@@ -208,15 +221,15 @@ def _numbers(minor: str) -> tuple[int, ...]:
     help="The Spark to compile for. [default: the installed pyspark]",
 )
 @click.option("--force", is_flag=True, help="Compile even if the jar is current.")
-def main(spark_home: Path | None, force: bool) -> None:
+def main(*, spark_home: Path | None, force: bool) -> None:
     """Compile dagopt's JVM part for one Spark."""
     try:
         spark = find_spark(spark_home)
         built = build(spark, force=force)
     except DagoptError as e:
-        print(f"dagopt: {e}", file=sys.stderr)
+        click.echo(f"dagopt: {e}", err=True)
         raise SystemExit(e.exit_code) from e
-    print(f"{'Wrote' if built else 'Current:'} {jar_path(spark.version)}")
+    click.echo(f"{'Wrote' if built else 'Current:'} {jar_path(spark.version)}")
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ MAPS_PER_HOST = 4
 TINY_STAGES = 200
 """Stages of the case ``tiny-stages``; each shuffles 16 rows."""
 
-SORT_ROWS_PER_TASK = 375_000
-"""Rows of 80 bytes and more that a task of the memory-bound stage sorts: about 60 MB with
-Spark's own overhead. One such task fits the execution memory of a 1 GiB executor; two do not."""
+SORT_ROWS_PER_TASK = 1_500_000
+"""Rows that a task of the memory-bound stage sorts: about 200 MB as Spark holds them. One such
+task fits the execution memory of an executor of 1 GiB, which is 434 MiB; two do not."""
 
 WAIT_S = 60.0
 """Longest wait for executors to come or to go."""
@@ -134,9 +134,9 @@ def two_sources(spark: SparkSession, setting: Setting) -> Job:
     the workers' external shuffle services serve them.
     """
     sources = setting.sources
-    tasks = 8 * len(setting.hosts)
+    tasks = 32 * len(setting.hosts)
     half = tasks // len(sources)
-    task_bytes = 0.75 * setting.scale * setting.link_bytes_per_s
+    task_bytes = 0.3 * setting.scale * setting.link_bytes_per_s
     rows_each = max(1, round(task_bytes / ROW_BYTES))
     num_hosts = len({*setting.hosts, *sources})
     await_executors(spark, num_hosts)
@@ -144,7 +144,7 @@ def two_sources(spark: SparkSession, setting: Setting) -> Job:
         work.rows_of_source(sources, half, rows_each), "part int"
     )
     data = _shuffle(rows, F.col("part"), tasks)
-    result = _read(data, work.hold_core(setting.core_dir, 0.3 * setting.scale))
+    result = _read(data, work.hold_core(setting.core_dir, 0.1 * setting.scale))
     release_executors(spark, sources)
     check_sources(spark, result, sources)
     return _collector(result)
@@ -176,15 +176,19 @@ def compute_only(spark: SparkSession, setting: Setting) -> Job:
 
 
 def tiny_stages(spark: SparkSession, setting: Setting) -> Job:
-    """A chain of 200 stages of two tasks a host, each reading a few rows of the one before."""
+    """200 stages of two tasks a host, one after another, each reading a few rows of another.
+
+    Jobs of four stages: one of 200 overflows Spark's stack.
+    """
     tasks = 2 * len(setting.hosts)
 
     def job() -> float:
-        chain = spark.range(0, 16, 1, tasks)._jdf.queryExecution().toRdd().toJavaRDD()
-        for _ in range(TINY_STAGES - 1):
-            chain = chain.repartition(tasks)
-        if chain.count() != 16:
-            raise AssertionError("the chain lost rows")
+        for _ in range(TINY_STAGES // 4):
+            chain = spark.range(0, 16, 1, tasks)._jdf.queryExecution().toRdd().toJavaRDD()
+            for _ in range(3):
+                chain = chain.repartition(tasks)
+            if chain.count() != 16:
+                raise AssertionError("the chain lost rows")
         return 0.0
 
     return job

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jobs.emulated_cluster import EmulatedCluster, HostSpec
+from jobs.emulated_cluster import EmulatedCluster, HostSpec, hand_on_priority
 from jobs.overlap.event_log import read_runs, split_log
 from jobs.overlap.measure import Measurement, measure
 from jobs.overlap.modes import REPOSITORY, spark_properties
@@ -194,6 +194,7 @@ def start_application(
             text=True,
             start_new_session=True,
         )
+    hand_on_priority(process.pid)
     return Application(case=case.name, mode=mode, process=process, log=log)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "event_log"

@@ -64,6 +64,7 @@ def test_a_difference_is_named(tmp_path: Path, files: list[list[int]], text: str
         ([20.0, 20.0], [10.0, 10.0], "dagopt saved 50.0% of the time."),
         ([20.0, 21.0], [20.5, 20.0], "Nothing to gain here"),
         ([20.0, 30.0], [21.0, 22.0], "Nothing to gain here"),
+        ([20.0], [40.0], "One run each cannot tell a gain from noise"),
         ([20.0, 20.0], [25.0, 25.0], "dagopt cost 25.0% of the time, more than the 5.0%"),
     ],
 )
@@ -80,21 +81,15 @@ def test_times_have_a_ratio() -> None:
 
 def test_decisions_are_counted_with_their_reason(tmp_path: Path) -> None:
     log = tmp_path / "decisions.jsonl"
-    decision = {
-        "type": "plan",
-        "stage": 3,
-        "action": "pass",
-        "tasks_per_core": 1,
-        "reason": "CPU-bound",
-    }
+    decision = {"action": "pass", "tasks_per_core": 1, "stock_s": 2.5, "reason": "CPU [of it all]"}
     lines = [json.dumps(decision | {"stage": stage}) for stage in range(3)]
-    lines += ['{"unknown": "fields"}', "[1]", '{"type": "pl']
+    lines += ['{"unknown": "fields"}', "[1]", '{"action": "pa']
     log.write_text("\n".join(lines), encoding="utf-8")
     decisions = read_decisions(log)
     assert len(decisions) == 4
     text = text_of(decision_table(decisions))
-    assert "plan, pass, tasks per core 1" in text
-    assert "CPU-bound" in text
+    assert "pass, 1 a core, Spark alone 2.50 s" in text
+    assert "CPU [of it all]" in text
     assert "3" in text
     assert "no reason given" in text
 

@@ -2,13 +2,15 @@
 
     python gate_scenarios.py RESULT.json DIRECTORY [SCENARIO ...]
 
-Each scenario is a SparkContext of its own in ``local[4]`` with ``scripted_planner.py`` as the planner. It
-asserts nothing: the tests that read the result do.
+Each scenario is a SparkContext of its own, in ``local[4]`` or a local cluster, with ``scripted_planner.py`` as the
+planner. It asserts nothing: the tests that read the result do. DAGOPT_JAR in the environment names the jar, which
+must be on the driver's class path as well.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -48,8 +50,12 @@ def five_jobs(sc: Any) -> Any:
 def cancelled_then_again(sc: Any) -> Any:
     """A job that is cancelled while its tasks are held, then one that runs."""
 
+    trace = Path(sc.getConf().get("scenario.trace"))
+
     def cancel() -> None:
-        time.sleep(1.0)
+        while '"task_set"' not in trace.read_text():
+            time.sleep(0.1)
+        time.sleep(0.3)
         sc.cancelAllJobs()
 
     threading.Thread(target=cancel).start()
@@ -80,7 +86,9 @@ def failing_once(sc: Any) -> Any:
 
 def barrier(sc: Any) -> Any:
     rows = sc.parallelize(range(800), 4).mapPartitions(keyed)
-    return sorted(rows.partitionBy(4, lambda key: key).barrier().mapPartitions(count_slowly).collect())
+    return sorted(
+        rows.partitionBy(4, lambda key: key).barrier().mapPartitions(count_slowly).collect()
+    )
 
 
 def two_pools(sc: Any) -> Any:
@@ -99,6 +107,28 @@ def two_pools(sc: Any) -> Any:
     return results[0] if results[0] == results[1] else results
 
 
+def losing_an_executor(sc: Any) -> Any:
+    """The first task of the reading stage kills its executor, while others are held or pinned to it."""
+    flag = Path(sc.getConf().get("scenario.directory") + ".killed")
+
+    def kill_once(records: Iterator[tuple[int, str]]) -> Iterator[tuple[int, int]]:
+        import os
+        import signal
+
+        # The worker's parent is pyspark's daemon, and the daemon's parent the executor.
+        if not flag.exists():
+            flag.touch()
+            daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        return count_slowly(records)
+
+    deadline = time.monotonic() + 60
+    while sc._jsc.sc().getExecutorMemoryStatus().size() < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    rows = sc.parallelize(range(800), 4).mapPartitions(keyed)
+    return sorted(rows.partitionBy(TASKS, lambda key: key).mapPartitions(kill_once).collect())
+
+
 def streaming(sc: Any) -> Any:
     from pyspark.sql import SparkSession
 
@@ -108,30 +138,48 @@ def streaming(sc: Any) -> Any:
         frame.groupBy((frame.value % 7).alias("k")).count().writeStream.format("memory")
         .queryName("counts").outputMode("complete").trigger(availableNow=True).start()
     )  # fmt: skip
-    query.processAllAvailable() if False else time.sleep(6)
+    query.awaitTermination(60)
     query.stop()
     return spark.table("counts").count()
 
 
 def sql(sc: Any) -> Any:
     """Files, a cached table, skewed and coalesced shuffles, a union and a join."""
-    from pyspark.sql import SparkSession, functions as F
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
 
     spark = SparkSession(sc)
     where = sc.getConf().get("scenario.directory")
-    spark.range(0, 2000, 1, 3).withColumn("k", F.col("id") % 50).write.mode("overwrite").parquet(where)
+    spark.range(0, 2000, 1, 3).withColumn("k", F.col("id") % 50).write.mode("overwrite").parquet(
+        where
+    )
     table = spark.read.parquet(where)
     cached = table.cache()
     cached.count()
     left = cached.groupBy("k").count()
-    both = left.join(table.withColumn("x", F.lit(1)), "k").union(left.select("k", "count", "k", F.lit(2)))
+    both = left.join(table.withColumn("x", F.lit(1)), "k").union(
+        left.select("k", "count", "k", F.lit(2))
+    )
     rows = both.groupBy("k").agg(F.sum("count"), F.max("x")).orderBy("k").collect()
     text = sc.textFile(where, 3).count() >= 0
     return [text, [list(row) for row in rows]]
 
 
+def nonsense(kind: str, **fields: Any) -> str:
+    """The policy that answers a task set with this message, about the set unless ``stage`` is given."""
+    message = {"v": 1, "type": kind, "stage": "STAGE", "attempt": 0, **fields}
+    return "nonsense answer=" + json.dumps(message, separators=(",", ":")).replace(
+        '"STAGE"', "STAGE"
+    )
+
+
 Scenario = tuple[str, Callable[[Any], Any], dict[str, str]]
 LONG = {"spark.dagopt.planner.timeout": "5s"}
+CLUSTER = {
+    "spark.master": "local-cluster[2,1,640]",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraClassPath": os.environ.get("DAGOPT_JAR", ""),
+}
 
 SCENARIOS: dict[str, Scenario] = {
     "off": ("", shuffle_job, {}),
@@ -151,29 +199,58 @@ SCENARIOS: dict[str, Scenario] = {
     "explain": ("reverse", shuffle_job, {"spark.dagopt.mode": "explain"}),
     "small": ("reverse", shuffle_job, {"spark.dagopt.minInputBytes": "16m"}),
     "cancel": ("slow late_ms=20000", cancelled_then_again, {"spark.dagopt.planner.timeout": "10s"}),
-    "fail_once": ("group size=2 delay_ms=200", failing_once, {"spark.master": "local[4,3]", **LONG}),
+    "fail_once": (
+        "group size=2 delay_ms=200",
+        failing_once,
+        {"spark.master": "local[4,3]", **LONG},
+    ),
+    "executor_loss": ("group size=2 delay_ms=800 pin=1", losing_an_executor, {**CLUSTER, **LONG}),
+    "dynamic": (
+        "group size=2 delay_ms=200 raise=4",
+        shuffle_job,
+        {
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.initialExecutors": "1",
+            "spark.dynamicAllocation.maxExecutors": "2",
+            **CLUSTER,
+            **LONG,
+        },
+    ),
     "barrier": ("reverse", barrier, {}),
     "fair": ("group size=2 delay_ms=200", two_pools, {"spark.scheduler.mode": "FAIR", **LONG}),
     "streaming": ("reverse", streaming, {"spark.sql.shuffle.partitions": "3"}),
-    "sql": ("group size=1 delay_ms=20", sql, {"spark.sql.autoBroadcastJoinThreshold": "-1", **LONG}),
-    "speculation": ("group size=2 delay_ms=300", shuffle_job, {"spark.speculation": "true", **LONG}),
-    "missing": ("", shuffle_job, {"spark.dagopt.planner.command": "/nowhere/python3 -m dagopt.planner"}),
+    "sql": (
+        "group size=1 delay_ms=20",
+        sql,
+        {"spark.sql.autoBroadcastJoinThreshold": "-1", **LONG},
+    ),
+    "speculation": (
+        "group size=2 delay_ms=300",
+        shuffle_job,
+        {"spark.speculation": "true", **LONG},
+    ),
+    "missing": (
+        "",
+        shuffle_job,
+        {"spark.dagopt.planner.command": "/nowhere/python3 -m dagopt.planner"},
+    ),
     "bad_conf": ("pass", shuffle_job, {"spark.dagopt.slotsPerCore": "17"}),
     "bad_json": ("nonsense answer=so_long", shuffle_job, LONG),
     "bad_version": ('nonsense answer={"v":2,"type":"ready"}', shuffle_job, LONG),
     "bad_type": ('nonsense answer={"v":1,"type":"shrug"}', shuffle_job, LONG),
-    "bad_stage": (
-        'nonsense answer={"v":1,"type":"release","stage":999,"attempt":0,"reason":""}', shuffle_job, LONG),
-    "bad_task": (
-        'nonsense answer={"v":1,"type":"launch","stage":STAGE,"attempt":0,"group":0,"tasks":[0,8],'
-        '"executor":null,"delay_ms":0}', shuffle_job, LONG),
+    "bad_stage": (nonsense("release", stage=999, reason=""), shuffle_job, LONG),
+    "bad_task": (nonsense("launch", group=0, tasks=[0, 8], delay_ms=0), shuffle_job, LONG),
     "bad_executor": (
-        'nonsense answer={"v":1,"type":"launch","stage":STAGE,"attempt":0,"group":0,"tasks":[0],'
-        '"executor":"17","delay_ms":0}', shuffle_job, LONG),
+        nonsense("launch", group=0, tasks=[0], executor="17", delay_ms=0),
+        shuffle_job,
+        LONG,
+    ),
     "bad_order": (
-        'nonsense answer={"v":1,"type":"plan","stage":STAGE,"attempt":0,"action":"order",'
-        '"tasks_per_core":1,"order":[0,0,1,2,3,4,5,6],"reason":""}', shuffle_job, LONG),
-}  # fmt: skip
+        nonsense("plan", action="order", tasks_per_core=1, order=[0, 0, 1, 2, 3, 4, 5, 6]),
+        shuffle_job,
+        LONG,
+    ),
+}
 
 
 def run(name: str, directory: Path) -> dict[str, Any]:
@@ -183,7 +260,8 @@ def run(name: str, directory: Path) -> dict[str, Any]:
     trace = directory / f"{name}.trace"
     settings = SparkConf().setMaster("local[4]").setAppName(name)
     settings.set("spark.ui.enabled", "false").set("spark.driver.host", "127.0.0.1")
-    settings.set("spark.ui.showConsoleProgress", "false").set("scenario.directory", str(directory / "parquet"))
+    settings.set("spark.ui.showConsoleProgress", "false")
+    settings.set("scenario.directory", str(directory / "parquet")).set("scenario.trace", str(trace))
     if name != "off":
         settings.set("spark.plugins", "org.apache.spark.scheduler.dagopt.DagoptPlugin")
         settings.set("spark.dagopt.minInputBytes", "0")
@@ -192,10 +270,10 @@ def run(name: str, directory: Path) -> dict[str, Any]:
         settings.set(key, value)
     sc = SparkContext(conf=settings)
     try:
-        sc.setLogLevel("WARN")
+        sc.setLogLevel("ERROR" if job is failing_once else "WARN")
         # The planner is a Python process too: on a busy machine it is not there at once.
         deadline = time.monotonic() + 30
-        while policy and job is not None and not trace.exists() and time.monotonic() < deadline:
+        while policy and not trace.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5 if policy else 0)
         started_s = time.monotonic()
@@ -207,7 +285,12 @@ def run(name: str, directory: Path) -> dict[str, Any]:
     finally:
         sc.stop()
     lines = trace.read_text().splitlines() if trace.exists() else []
-    return {"rows": rows, "wall_s": wall_s, "report": report, "trace": [json.loads(line) for line in lines]}
+    return {
+        "rows": rows,
+        "wall_s": wall_s,
+        "report": report,
+        "trace": [json.loads(line) for line in lines],
+    }
 
 
 def main(result: Path, directory: Path, names: list[str]) -> None:

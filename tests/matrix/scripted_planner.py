@@ -5,8 +5,8 @@
 TRACE is a file of JSON lines: ``{"at_ms", "way": "in" | "out", "message"}``. Policies:
 
 * ``pass``, ``reverse``: put everything back, in Spark's order or from the last task to the first
-* ``group``: groups of ``size`` tasks, ``delay_ms`` apart; with ``pin=1`` the groups go to the executors in turn,
-  with ``raise=N`` at N tasks a core
+* ``group``: groups of ``size`` tasks, ``delay_ms`` apart; with ``pin=N`` every Nth group goes to one executor, to
+  each in turn; with ``raise=N`` at N tasks a core
 * ``stuck``: launches the first group and then nothing more
 * ``deaf``: never reads; ``mute``: never says a word; ``silent``: says ``ready`` and no more
 * ``slow``: pongs, but plans ``late_ms`` after the question
@@ -81,7 +81,9 @@ class Planner:
         if self.policy == "die":
             sys.exit(3)
         if self.policy == "nonsense":
-            self.write(self.options.get("answer", "so long").replace("STAGE", str(message["stage"])))
+            self.write(
+                self.options.get("answer", "so long").replace("STAGE", str(message["stage"]))
+            )
         elif self.policy == "slow":
             late_s = self.number("late_ms", 2000) / 1000
             threading.Timer(late_s, self.plan, [key, "pass"]).start()
@@ -110,8 +112,10 @@ class Planner:
                 return
             if group == 1 and self.policy == "die_held":
                 sys.exit(3)
-            pinned = "pin" in self.options and bool(self.executors)
-            executor = sorted(self.executors)[group % len(self.executors)] if pinned else None
+            every = self.number("pin", 0)
+            executor = None
+            if every and self.executors and group % every == 0:
+                executor = sorted(self.executors)[group // every % len(self.executors)]
             self.say(
                 "launch",
                 **key,
@@ -123,5 +127,5 @@ class Planner:
 
 
 if __name__ == "__main__":
-    pairs = (argument.split("=", 1) for argument in sys.argv[3:])
-    Planner(Path(sys.argv[1]), sys.argv[2], {key: value for key, value in pairs}).run()
+    pairs = [argument.split("=", 1) for argument in sys.argv[3:]]
+    Planner(Path(sys.argv[1]), sys.argv[2], dict(pairs)).run()

@@ -7,7 +7,6 @@ unit tests.
 
 from __future__ import annotations
 
-
 from bisect import bisect_left
 
 from hypothesis import strategies as st
@@ -52,7 +51,6 @@ def task_sets(draw: st.DrawFn, *, max_tasks: int = 8, stage: int = 1) -> TaskSet
     """A correct message, of either kind of inputs."""
     num_tasks = draw(st.integers(1, max_tasks))
     hosts = list(HOSTS[: draw(st.integers(0, len(HOSTS)))])
-    kind = draw(st.sampled_from((sparse_inputs, outer_inputs)))
     shuffle: ShuffleType = draw(st.sampled_from(("wide", "narrow", "source")))
     return TaskSetSubmitted(
         time_ms=0,
@@ -61,7 +59,7 @@ def task_sets(draw: st.DrawFn, *, max_tasks: int = 8, stage: int = 1) -> TaskSet
         num_tasks=num_tasks,
         name="count at job.py:1",
         scopes=["Exchange"],
-        inputs=draw(kind(num_tasks, len(hosts))),
+        inputs=draw(sparse_inputs(num_tasks, len(hosts)) | outer_inputs(num_tasks, len(hosts))),
         hosts=hosts,
         shuffle_types=[shuffle],
         can_raise=draw(st.booleans()),

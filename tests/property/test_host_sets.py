@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dagopt.model.network import InputHostSet, Networks
 from dagopt.model.task_set import TaskInputs, task_inputs
-from dagopt.model.wire import OuterInputs, SparseInputs, TaskSetSubmitted
+from dagopt.model.wire import SparseInputs, TaskSetSubmitted
 from dagopt.policy.grouping.host_sets import HostSets, classify, main_source, patterns
 from tests.property.strategies import HOSTS, networks, task_sets
 
@@ -92,7 +92,7 @@ def test_the_main_source_is_the_host_with_more_than_half(message: TaskSetSubmitt
         if isinstance(raw, SparseInputs):
             for entry in range(raw.offsets[task], raw.offsets[task + 1]):
                 sizes[raw.hosts[entry]] += raw.bytes[entry]
-        elif isinstance(raw, OuterInputs) and raw.task_bytes[task] > 0:
+        elif raw.task_bytes[task] > 0:
             sizes = list(raw.host_bytes)
         heavy = [host for host, size in enumerate(sizes) if 2 * size > sum(sizes)]
         if heavy and 2 * sizes[heavy[0]] * (1 - 1e-9) < sum(sizes):

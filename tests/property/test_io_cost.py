@@ -49,9 +49,7 @@ def test_the_cost_of_every_task_is_the_sum_by_loops(
     expected = [sum(by_loops(inputs, nets, reader, known, t)) for t in range(inputs.num_tasks)]
     # The sums of rows are differences of one running sum, so the error is that of the total.
     error = 1e-12 * (1 + sum(expected))
-    np.testing.assert_allclose(
-        costs(inputs, nets, reader, known), expected, rtol=1e-9, atol=error
-    )
+    np.testing.assert_allclose(costs(inputs, nets, reader, known), expected, rtol=1e-9, atol=error)
 
 
 @given(task_sets(), networks(), readers, bandwidths())
@@ -65,9 +63,11 @@ def test_the_cost_of_a_class_is_that_of_its_tasks_and_their_latencies(
         latency_s = known.latency_s * len(host_set.networks) * len(parts)
         network_s, local_s = cost.tasks_s(inputs, tasks.tolist(), host_set)
         total_s = sum(map(sum, parts))
-        near = {"rel": 1e-9, "abs": 1e-9 * (total_s + 1e-9)}
-        assert network_s == pytest.approx(sum(part[0] for part in parts) + latency_s, **near)
-        assert local_s == pytest.approx(sum(part[1] for part in parts), **near)
+        error_s = 1e-9 * (total_s + 1e-9)
+        assert network_s == pytest.approx(
+            sum(part[0] for part in parts) + latency_s, rel=1e-9, abs=error_s
+        )
+        assert local_s == pytest.approx(sum(part[1] for part in parts), rel=1e-9, abs=error_s)
 
 
 @given(task_sets(), networks(), readers, bandwidths(), st.integers(2, 9))
@@ -95,4 +95,6 @@ def test_remote_bytes_cost_more_than_local_and_a_slower_network_more_than_a_fast
     away_s = costs(inputs, nets, "elsewhere", fast)
     assert (costs(inputs, nets, "elsewhere", slow) >= away_s * (1 - 1e-9)).all()
     for reader in inputs.host_names:
-        assert (costs(inputs, nets, reader, fast) <= away_s * (1 + 1e-9) + 1e-9 * away_s.sum()).all()
+        assert (
+            costs(inputs, nets, reader, fast) <= away_s * (1 + 1e-9) + 1e-9 * away_s.sum()
+        ).all()

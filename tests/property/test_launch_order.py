@@ -13,9 +13,7 @@ from dagopt.policy.grouping.order import johnson_order, launch_order
 from tests.property.strategies import times_s
 
 tasks = st.lists(st.tuples(times_s, times_s, st.integers(-1, 3)), max_size=30)
-few_tasks = st.lists(
-    st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=6
-)
+few_tasks = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=6)
 Tasks = list[tuple[float, float, int]]
 
 

@@ -41,4 +41,6 @@ def test_bytes_from_one_host_are_a_column(message: TaskSetSubmitted) -> None:
     inputs, dense = task_inputs(message), dense_of(message)
     tasks = list(range(message.num_tasks))[::-2]
     for host in range(len(message.hosts)):
-        np.testing.assert_allclose(inputs.of_tasks_from(tasks, host), dense[tasks, host], rtol=1e-12)
+        np.testing.assert_allclose(
+            inputs.of_tasks_from(tasks, host), dense[tasks, host], rtol=1e-12
+        )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dagopt.errors import InputError
 
 IO_BOUND_FRACTION = 0.1
-"""Below this share of I/O in a task's time a stage counts as CPU-bound."""
+"""Below this share of I/O in a task's time, as Spark runs it, a stage counts as CPU-bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,9 @@ def choose_concurrency(
             else (f"memory-bound: it spilled at {memory_bound_from} tasks per core")
         )
         return ConcurrencyChoice(tasks_per_core=1, per_executor=whole_cores, reason=why)
-    if cpu_s is not None and io_s < IO_BOUND_FRACTION * (io_s + cpu_s):
+    # The tasks that Spark starts at once share the link, so each reads as long as all of them.
+    shared_io_s = whole_cores * io_s
+    if cpu_s is not None and shared_io_s < IO_BOUND_FRACTION * (shared_io_s + cpu_s):
         why = f"CPU-bound: I/O {io_s:.2f} s of {io_s + cpu_s:.2f} s a task"
         return ConcurrencyChoice(tasks_per_core=1, per_executor=whole_cores, reason=why)
     if cpu_s is None:

@@ -28,10 +28,10 @@ class GroupingSettings:
     """Predicted gain below which Spark's own way is kept."""
 
     def __post_init__(self) -> None:
-        if self.max_tasks_per_core < 1 or self.max_delay_s <= 0:
+        if self.max_tasks_per_core < 1 or self.max_delay_s < 0:
             raise InputError(
                 f"max_tasks_per_core {self.max_tasks_per_core} must be >= 1,"
-                f" max_delay_s {self.max_delay_s} must be > 0"
+                f" max_delay_s {self.max_delay_s} must be >= 0"
             )
 
 

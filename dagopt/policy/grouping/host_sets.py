@@ -49,8 +49,8 @@ def patterns(inputs: TaskInputs) -> Patterns:
         reads = inputs.task_bytes > 0
         row = tuple(int(host) for host in inputs.hosts)
         if reads.all() or not reads.any():
-            hosts = (row if reads.any() else (),)
-            return Patterns(of_task=np.zeros(inputs.num_tasks, dtype=np.int64), hosts=hosts)
+            one = np.zeros(inputs.num_tasks, dtype=np.int64)
+            return Patterns(of_task=one, hosts=(row if reads.any() else (),))
         return Patterns(of_task=np.where(reads, 0, 1).astype(np.int64), hosts=(row, ()))
     marks = np.random.default_rng(_SEED).integers(1, 2**63, size=inputs.num_hosts, dtype=np.uint64)
     rows = np.repeat(np.arange(inputs.num_tasks), np.diff(inputs.offsets))

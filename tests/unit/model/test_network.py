@@ -90,6 +90,9 @@ def test_an_input_host_set_reads_well(local: bool, networks: tuple[str, ...], te
 
 
 def test_input_host_sets_are_values_with_an_order() -> None:
-    first, second = InputHostSet(local=False, networks=("b",)), InputHostSet(local=True, networks=())
+    first, second = (
+        InputHostSet(local=False, networks=("b",)),
+        InputHostSet(local=True, networks=()),
+    )
     assert first < second
     assert len({first, InputHostSet(local=False, networks=("b",))}) == 1

@@ -22,8 +22,8 @@ OUTLOOK = StageOutlook(
 )
 
 
-def decided(settings: GroupingSettings | None = None, **changes: object) -> GroupingDecision:
-    return decide(replace(OUTLOOK, **changes), settings or GroupingSettings())  # type: ignore[arg-type]
+def decided(**changes: object) -> GroupingDecision:
+    return decide(replace(OUTLOOK, **changes), GroupingSettings())  # type: ignore[arg-type]
 
 
 def test_reading_and_computing_that_can_overlap_are_grouped() -> None:
@@ -49,23 +49,31 @@ def test_reading_and_computing_that_can_overlap_are_grouped() -> None:
         ({"cpu_s": None, "io_s": 0.05}, "reads 0.050 s a task, too short for delays"),
         (
             {"cpu_s": 99.0},
-            "CPU-bound: I/O 1.00 s of 100.00 s a task; 16 tasks on 1 executors x 8 cores:"
-            " 214.0 s as Spark runs it, 198.0 s in groups",
+            (
+                "CPU-bound: I/O 1.00 s of 100.00 s a task; 16 tasks on 1 executors x 8 cores:"
+                " 214.0 s as Spark runs it, 198.0 s in groups"
+            ),
         ),
         (
             {"can_raise": False},
-            "more tasks at once are not possible here; 16 tasks on 1 executors x 8 cores:"
-            " 20.0 s as Spark runs it, 17.0 s in groups",
+            (
+                "more tasks at once are not possible here; 16 tasks on 1 executors x 8 cores:"
+                " 20.0 s as Spark runs it, 17.0 s in groups"
+            ),
         ),
         (
             {"memory_bound_from": 1},
-            "memory-bound: it spilled at 1 tasks per core; 16 tasks on 1 executors x 8 cores:"
-            " 20.0 s as Spark runs it, 17.0 s in groups",
+            (
+                "memory-bound: it spilled at 1 tasks per core; 16 tasks on 1 executors x 8 cores:"
+                " 20.0 s as Spark runs it, 17.0 s in groups"
+            ),
         ),
         (
             {"cpu_s": 0.0},
-            "nothing to gain; 16 tasks on 1 executors x 8 cores:"
-            " 16.0 s as Spark runs it, 16.0 s in groups",
+            (
+                "nothing to gain; 16 tasks on 1 executors x 8 cores:"
+                " 16.0 s as Spark runs it, 16.0 s in groups"
+            ),
         ),
     ],
 )
@@ -100,10 +108,10 @@ def test_a_stage_not_seen_before_is_grouped_without_a_prediction() -> None:
     )
 
 
-@pytest.mark.parametrize(("most", "delay_s"), [(0, 10.0), (4, 0.0)])
+@pytest.mark.parametrize(("most", "delay_s"), [(0, 10.0), (4, -1.0)])
 def test_impossible_settings_are_refused(most: int, delay_s: float) -> None:
     with pytest.raises(InputError) as caught:
         GroupingSettings(max_tasks_per_core=most, max_delay_s=delay_s)
     assert str(caught.value) == (
-        f"max_tasks_per_core {most} must be >= 1, max_delay_s {delay_s} must be > 0"
+        f"max_tasks_per_core {most} must be >= 1, max_delay_s {delay_s} must be >= 0"
     )

@@ -26,9 +26,7 @@ def test_records_hold_the_costs_of_their_own_tasks_as_their_host_sees_them() -> 
         )
     )
     bandwidths = Bandwidths(network_bytes_per_s=10.0, disk_bytes_per_s=100.0, latency_s=0.5)
-    records = host_records(
-        inputs, [("a", 1), ("c", 2)], parse_networks("r1=a;r2=c"), bandwidths
-    )
+    records = host_records(inputs, [("a", 1), ("c", 2)], parse_networks("r1=a;r2=c"), bandwidths)
     told = [
         (
             record.host,

@@ -33,6 +33,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     var forExecutors: JMap[String, String] = Collections.emptyMap()
     try {
       this.sc = sc
+      switch.isStopping = () => sc.isStopped
       Dagopt.current = reports
       conf = DagoptConf.parse(sc.conf)
       if (conf.mode == "off" || !conf.groupingEnabled) switch.silence("switched off by the configuration")

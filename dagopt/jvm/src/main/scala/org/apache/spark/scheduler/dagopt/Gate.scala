@@ -63,9 +63,12 @@ private[dagopt] final class Gate(
     new LinkedBlockingQueue[Runnable](), Gate.daemons("dagopt-inputs", 64L * 1024 * 1024))
   private val watchdog = new Watchdog(this)
 
-  def start(): Unit = timer.scheduleWithFixedDelay(
-    new Runnable { def run(): Unit = switch.guard("the watchdog")(watchdog.tick(System.nanoTime())) },
-    Watchdog.PeriodMs, Watchdog.PeriodMs, TimeUnit.MILLISECONDS)
+  def start(): Unit = {
+    post("loading dagopt's classes")(WarmUp.run())
+    timer.scheduleWithFixedDelay(
+      new Runnable { def run(): Unit = switch.guard("the watchdog")(watchdog.tick(System.nanoTime())) },
+      Watchdog.PeriodMs, Watchdog.PeriodMs, TimeUnit.MILLISECONDS)
+  }
 
   def stop(): Unit = { timer.shutdownNow(); summing.shutdownNow() }
 
@@ -81,13 +84,14 @@ private[dagopt] final class Gate(
 
   def submitted(schedulable: Schedulable): Unit = {
     val beginNs = System.nanoTime()
+    val beginCpuNs = counters.cpuNs()
     switch.guard("holding a task set") {
       schedulable match {
         case manager: TaskSetManager if !switch.isOff => consider(manager)
         case _ =>
       }
     }
-    counters.gateTook(System.nanoTime() - beginNs)
+    counters.gateTook(System.nanoTime() - beginNs, counters.cpuNs() - beginCpuNs)
   }
 
   private def consider(manager: TaskSetManager): Unit = {
@@ -95,7 +99,7 @@ private[dagopt] final class Gate(
     if (ready && mayHold(manager)) {
       scheduler.dagScheduler.stageIdToStage.get(manager.stageId).foreach { stage =>
         val lineage = Lineage.of(stage.rdd)
-        if (lineage.reads && !inputs.quickTotal(lineage, manager).exists(_ < conf.minInputBytes)) {
+        if (lineage.reads && !inputs.isSmall(lineage, manager, conf.minInputBytes)) {
           follow(manager, stage.name, lineage)
         }
       }
@@ -144,7 +148,9 @@ private[dagopt] final class Gate(
   // ---- on the thread that sums inputs ---------------------------------------------------------
 
   private def introduce(set: HeldSet, lineage: Lineage): Unit =
-    if (!set.ended && !switch.isOff) {
+    // Dagopt may have gone off after the set was held and before it stood in the table.
+    if (switch.isOff) post("giving back a task set") { fallBack(set, "dagopt is off"); forget(set, tell = false) }
+    else if (!set.ended) {
       val found = inputs.of(lineage, set.manager)
       set.expect(found.taskBytes)
       if (found.total < conf.minInputBytes) {
@@ -163,7 +169,7 @@ private[dagopt] final class Gate(
   /** An answer of the planner, in the order in which they came. */
   def answer(answer: Answer): Unit = post("an answer of the planner") {
     watchdog.heard()
-    try act(answer)
+    try if (!switch.isOff) act(answer)
     catch { case e: Nonsense => switch.turnOff(s"the planner answered nonsense: ${e.getMessage}") }
   }
 
@@ -246,7 +252,7 @@ private[dagopt] final class Gate(
   private def launch(set: HeldSet, asked: Array[Int], executor: String): Unit =
     if (set.isHeld) {
       val tasks = asked.filter(set.held.get).distinct
-      val pinned = executor != null && executors.isAlive(executor)
+      val pinned = executor != null && executors.isAlive(executor) && PendingLists.canPin(set.manager)
       scheduler.synchronized {
         if (set.manager.isZombie) dropHold(set)
         else {
@@ -263,7 +269,7 @@ private[dagopt] final class Gate(
           val untilNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(conf.plannerTimeoutMs)
           tasks.foreach(set.pins.put(_, Pin(executor, untilNs)))
         }
-        counters.groupsLaunched.incrementAndGet()
+        if (tasks.nonEmpty) counters.groupsLaunched.incrementAndGet()
         if (set.held.isEmpty) dropHold(set)
         scheduler.backend.reviveOffers()
       }
@@ -333,22 +339,26 @@ private[dagopt] final class Gate(
       }
     }) catch { case _: RejectedExecutionException => }
 
-  /** Tasks whose executor did not start them in time, or has gone, may run anywhere. */
-  def expirePins(set: HeldSet, expired: Pin => Boolean): Unit = {
-    val over = set.pins.filter { case (_, pin) => expired(pin) }.toSeq.sortBy(_._1)
-    if (over.nonEmpty) {
-      over.foreach { case (task, _) => set.pins.remove(task) }
-      scheduler.synchronized {
-        val waiting = over.filter { case (task, _) => PendingLists.startable(set.manager, task) }
-        waiting.foreach { case (task, pin) => PendingLists.unpin(set.manager, task, pin.executor) }
-        if (waiting.nonEmpty && !set.manager.isZombie) {
-          PendingLists.add(set.manager, waiting.map(_._1).toArray)
-          resetLocality(set)
-          counters.pinsExpired.addAndGet(waiting.length)
-        }
+  /** Pins of tasks that were started are done with. Tasks whose executor did not start them in
+   * time, or has gone, may run anywhere. */
+  def expirePins(set: HeldSet, expired: Pin => Boolean): Unit = if (set.pins.nonEmpty) {
+    val again = scheduler.synchronized {
+      val over = set.pins.toSeq.filter { case (task, pin) =>
+        expired(pin) || !PendingLists.startable(set.manager, task)
       }
-      scheduler.backend.reviveOffers()
+      over.foreach { case (task, pin) =>
+        set.pins.remove(task)
+        PendingLists.unpin(set.manager, task, pin.executor)
+      }
+      val waiting = over.map(_._1).filter(PendingLists.startable(set.manager, _)).sorted.toArray
+      if (waiting.nonEmpty && !set.manager.isZombie) {
+        PendingLists.add(set.manager, waiting)
+        resetLocality(set)
+        counters.pinsExpired.addAndGet(waiting.length)
+      }
+      waiting.nonEmpty
     }
+    if (again) scheduler.backend.reviveOffers()
   }
 
   def executorRemoved(executor: String): Unit = post("an executor that has gone") {

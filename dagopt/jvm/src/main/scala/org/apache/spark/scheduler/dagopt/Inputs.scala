@@ -56,12 +56,13 @@ private[dagopt] final class Inputs(sc: SparkContext, scheduler: TaskSchedulerImp
   private val tracker = scheduler.mapOutputTracker
 
   /**
-   * The bytes that all tasks read, as far as they can be told at once: exact for few blocks, a
-   * generous estimate for many, None if somebody must go and look.
+   * Whether all tasks together certainly read less than `minBytes`, as far as that can be told at
+   * once: by a generous estimate, then, where blocks are few, exactly. False if somebody must go
+   * and look.
    */
-  def quickTotal(lineage: Lineage, manager: TaskSetManager): Option[Double] =
-    if (lineage.isSmall(tracker, manager.numTasks)) Some(of(lineage, manager).total)
-    else lineage.estimatedShuffleBytes(tracker).map(_ * EstimateMargin)
+  def isSmall(lineage: Lineage, manager: TaskSetManager, minBytes: Long): Boolean =
+    lineage.estimatedShuffleBytes(tracker).exists(_ * EstimateMargin < minBytes) ||
+      minBytes > 0 && lineage.isSmall(tracker, manager.numTasks) && of(lineage, manager).total < minBytes
 
   def of(lineage: Lineage, manager: TaskSetManager): TaskInputs = {
     val hosts = new Hosts

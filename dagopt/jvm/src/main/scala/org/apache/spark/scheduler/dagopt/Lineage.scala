@@ -32,7 +32,7 @@ private[dagopt] final class Lineage private (
    * most [[Lineage.SmallProduct]] blocks, and as many steps through the lineage.
    */
   def isSmall(tracker: MapOutputTrackerMaster, numTasks: Int): Boolean =
-    !anyCached && !tooLong && sources.isEmpty &&
+    !anyCached && !tooLong && sources.isEmpty && rdds.length <= Lineage.SmallDepth &&
       numTasks.toLong * rdds.length <= Lineage.SmallProduct &&
       shuffles.map(s => numMaps(tracker, s).toLong * s.partitioner.numPartitions).sum <= Lineage.SmallProduct
 
@@ -43,10 +43,12 @@ private[dagopt] final class Lineage private (
   def estimatedShuffleBytes(tracker: MapOutputTrackerMaster): Option[Double] =
     if (anyCached || tooLong || sources.nonEmpty) None
     else Some(shuffles.map { shuffle =>
+      // The more shuffles, the fewer blocks of each, so that a union of hundreds costs no more.
+      val side = math.max(2, (Lineage.SampledSide / math.sqrt(shuffles.length.toDouble)).toInt)
       tracker.shuffleStatuses.get(shuffle.shuffleId).fold(0.0) { status =>
-        val reducers = MapOutputs.spread(shuffle.partitioner.numPartitions, Lineage.SampledReducers)
+        val reducers = MapOutputs.spread(shuffle.partitioner.numPartitions, side)
         status.withMapStatuses { statuses =>
-          val maps = MapOutputs.spread(statuses.length, Lineage.SampledMaps).map(statuses(_)).filter(_ != null)
+          val maps = MapOutputs.spread(statuses.length, side).map(statuses(_)).filter(_ != null)
           val seen = maps.map(map => reducers.map(r => map.getSizeForBlock(r).toDouble).sum).sum
           val blocks = statuses.length.toDouble * shuffle.partitioner.numPartitions
           if (maps.isEmpty || reducers.isEmpty) 0.0 else seen * blocks / (maps.length * reducers.length)
@@ -60,8 +62,10 @@ private[dagopt] final class Lineage private (
 
 private[dagopt] object Lineage {
   val SmallProduct = 4096L
-  private val SampledMaps = 16
-  private val SampledReducers = 16
+  /** The walk may be recursive, and the stack of that thread is not ours. */
+  private val SmallDepth = 200
+  /** Of one shuffle so many maps and so many reducers are looked at. */
+  private val SampledSide = 16
   private val MaxRdds = 1000
   private val MaxScopes = 50
 
@@ -69,6 +73,7 @@ private[dagopt] object Lineage {
     val seen = mutable.HashSet[Int](last.id)
     val rdds = mutable.ArrayBuffer[RDD[_]](last)
     val shuffles = mutable.ArrayBuffer[ShuffleDependency[_, _, _]]()
+    val shuffleIds = mutable.HashSet[Int]()
     val sources = mutable.ArrayBuffer[RDD[_]]()
     var cached = false
     var next = 0
@@ -78,7 +83,7 @@ private[dagopt] object Lineage {
       val dependencies = rdd.dependencies
       if (dependencies.isEmpty && TaskReads.mayRead(rdd)) sources += rdd
       dependencies.foreach {
-        case shuffle: ShuffleDependency[_, _, _] => if (!shuffles.contains(shuffle)) shuffles += shuffle
+        case shuffle: ShuffleDependency[_, _, _] => if (shuffleIds.add(shuffle.shuffleId)) shuffles += shuffle
         case narrow => if (seen.add(narrow.rdd.id)) rdds += narrow.rdd
       }
       next += 1

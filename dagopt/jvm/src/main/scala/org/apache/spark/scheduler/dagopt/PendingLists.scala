@@ -78,14 +78,26 @@ private[dagopt] object PendingLists {
     if (earlier != null) earlier.putBackFirst(pending)
   }
 
-  /** Makes `tasks` pending for one executor alone: they stand in no other list. */
+  /**
+   * Makes `tasks` pending for one executor alone: they stand in no other list of pending tasks.
+   *
+   * Spark makes offers only to a task set whose list of all tasks, or of all speculatable tasks, is
+   * not empty. So pinned tasks stand in the latter too, which Spark does not look into while it has
+   * no task to speculate on. With speculation on, `canPin` is false.
+   */
   def pin(manager: TaskSetManager, tasks: Array[Int], executor: String): Unit = {
     val list = manager.pendingTasks.forExecutor.getOrElseUpdate(executor, new ArrayBuffer[Int])
     tasks.foreach(task => list.insert(0, task))
+    manager.pendingSpeculatableTasks.all ++= tasks
   }
 
-  def unpin(manager: TaskSetManager, task: Int, executor: String): Unit =
+  def canPin(manager: TaskSetManager): Boolean = !manager.speculationEnabled
+
+  /** Undoes `pin`, whether the task was started or not. */
+  def unpin(manager: TaskSetManager, task: Int, executor: String): Unit = {
     manager.pendingTasks.forExecutor.get(executor).foreach(_ -= task)
+    manager.pendingSpeculatableTasks.all -= task
+  }
 
   /** Whether Spark could still start the task: it does not run, and no attempt has succeeded. */
   def startable(manager: TaskSetManager, task: Int): Boolean =

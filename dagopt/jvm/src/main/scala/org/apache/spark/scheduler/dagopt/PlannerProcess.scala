@@ -56,9 +56,12 @@ private[dagopt] final class PlannerProcess(
 
   /** Queues a line; false if it was dropped. Never blocks. */
   def send(line: Array[Byte]): Boolean = {
-    val fits = !ended.get && queuedBytes.get + line.length <= MaxQueuedBytes && queue.offer(line)
-    if (fits) queuedBytes.addAndGet(line.length) else counters.messagesDropped.incrementAndGet()
-    fits
+    if (ended.get) false
+    else {
+      val fits = queuedBytes.get + line.length <= MaxQueuedBytes && queue.offer(line)
+      if (fits) queuedBytes.addAndGet(line.length) else counters.messagesDropped.incrementAndGet()
+      fits
+    }
   }
 
   /** Ends the process: its stdin is closed, and it is killed if that is not enough. */

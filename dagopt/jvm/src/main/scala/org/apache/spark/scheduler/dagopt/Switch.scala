@@ -4,6 +4,7 @@ import java.util.concurrent.CopyOnWriteArrayList
 import java.util.concurrent.atomic.AtomicReference
 
 import org.apache.spark.internal.Logging
+import org.apache.spark.util.ShutdownHookManager
 
 /**
  * Whether dagopt still acts in this application. Off is for good: a part that failed once is not
@@ -13,6 +14,8 @@ import org.apache.spark.internal.Logging
  */
 private[dagopt] final class Switch extends Logging {
   private val offReason = new AtomicReference[String]()
+  /** The application ends: what fails from now on fails because of that, and is nobody's news. */
+  @volatile var isStopping: () => Boolean = () => false
   private val hooks = new CopyOnWriteArrayList[Runnable]()
 
   def isOff: Boolean = offReason.get != null
@@ -23,17 +26,19 @@ private[dagopt] final class Switch extends Logging {
   /** What to undo when dagopt goes off; each runs once. */
   def onOff(hook: Runnable): Unit = hooks.add(hook)
 
-  def turnOff(reason: String, cause: Throwable = null): Unit =
-    if (offReason.compareAndSet(null, reason)) {
+  def turnOff(reason: String, cause: Throwable = null): Unit = {
+    val why = if (cause == null) reason else s"$reason ($cause)"
+    if (offReason.compareAndSet(null, why)) {
       try {
-        val why = if (cause == null) reason else s"$reason ($cause)"
-        logWarning(BuildInfo.offMessage(why))
+        if (isStopping() || ShutdownHookManager.inShutdown()) logInfo(BuildInfo.offMessage(why))
+        else logWarning(BuildInfo.offMessage(why))
         // A stack trace is for us, not for the user: he is told once, in one line.
         if (cause != null) logDebug("dagopt went off because of", cause)
       } catch { case _: Throwable => }
       val all = hooks.iterator()
       while (all.hasNext) try all.next().run() catch { case _: Throwable => }
     }
+  }
 
   /** Off without a word: the application ends, or the user said so. */
   def silence(reason: String): Unit = offReason.compareAndSet(null, reason)

@@ -2,6 +2,7 @@ package org.apache.spark.scheduler.dagopt
 
 import java.util.concurrent.ConcurrentHashMap
 
+import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.scheduler._
 
 /** The executors of the application and the cores that they have. Any thread. */
@@ -62,7 +63,11 @@ private[dagopt] final class Tap(switch: Switch, executors: ExecutorTable, planne
   private def tellAdded(event: SparkListenerExecutorAdded): Unit = {
     val cores = gate.concurrency.physicalCores(event.executorInfo.totalCores)
     executors.add(event.executorId, cores)
-    planner.send(Messages.executorAdded(event.time, event.executorId, event.executorInfo.executorHost, cores))
+    // With a local master Spark calls the host "localhost" here, and otherwise wherever its blocks lie.
+    val host =
+      if (event.executorId == SparkContext.DRIVER_IDENTIFIER) SparkEnv.get.blockManager.blockManagerId.host
+      else event.executorInfo.executorHost
+    planner.send(Messages.executorAdded(event.time, event.executorId, host, cores))
   }
 
   override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = guard {

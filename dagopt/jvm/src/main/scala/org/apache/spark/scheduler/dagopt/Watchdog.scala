@@ -42,7 +42,7 @@ private[dagopt] final class Watchdog(gate: Gate) {
     // Its end is told by the listener bus too, which may lose events.
     if (zombie && (set.isHeld || running == 0 && over(set, nowNs))) gate.forget(set, tell = true)
     else {
-      if (set.pins.nonEmpty) gate.expirePins(set, _.untilNs < nowNs)
+      gate.expirePins(set, _.untilNs < nowNs)
       if (set.isHeld && !set.planned && !paused) checkPlan(set, nowNs)
       if (set.isHeld && set.planned) checkStuck(set, running, nowNs)
     }

@@ -4,7 +4,7 @@ import java.io.ByteArrayOutputStream
 
 import scala.collection.mutable.ArrayBuffer
 
-import com.fasterxml.jackson.core.{JsonFactory, JsonGenerator, JsonParser, JsonToken}
+import com.fasterxml.jackson.core.{JsonFactory, JsonGenerator, JsonParser, JsonProcessingException, JsonToken}
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
 /** What the planner tells the gate; dagopt/model/wire.py is the other end. */
@@ -88,7 +88,8 @@ private[dagopt] object Wire {
     val fields =
       try read(factory.createParser(line, 0, length))
       catch {
-        case e: java.io.IOException => throw new Nonsense(s"not JSON: ${head(line, length)} ($e)")
+        // Its whole message has several lines, and the log gets one.
+        case e: JsonProcessingException => throw new Nonsense(s"not JSON: ${head(line, length)} (${e.getOriginalMessage})")
       }
     fields.whole("v") match {
       case Version =>

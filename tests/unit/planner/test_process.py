@@ -1,0 +1,148 @@
+"""The planner's loop without a process: lines in, lines out."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from dagopt.controller.grouping import GroupingController
+from dagopt.errors import BridgeError
+from dagopt.model.wire import FromJvm, Hello, Ping, Plan, Pong, ReportRequest, TaskSetSubmitted
+from dagopt.planner.process import answer, decode, report_body, run
+from tests.unit.controller import events as ev
+
+HELLO = Hello(app_id="app-1", spark="4.3.0")
+FOUR = [{"sa": 100, "sb": 100}] * 4
+
+
+class UnclosedLog(io.BytesIO):
+    """A file whose text can be read after it was closed."""
+
+    def close(self) -> None:
+        """Keep it."""
+
+
+def talk(*messages: FromJvm, log: io.BytesIO | None = None) -> list[dict[str, Any]]:
+    out = io.BytesIO()
+    run(
+        [msgspec.json.encode(message) + b"\n" for message in messages],
+        out,
+        clock=lambda: 12.5,
+        make_controller=lambda _: ev.controller(),
+        decision_log=lambda _: log,
+    )
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_hello_is_answered_by_ready_and_ping_by_its_number() -> None:
+    assert talk(HELLO, Ping(seq=7)) == [
+        {"type": "ready", "v": 1},
+        {"type": "pong", "v": 1, "seq": 7},
+    ]
+
+
+def test_without_hello_there_is_no_conversation() -> None:
+    with pytest.raises(BridgeError) as caught:
+        talk(Ping(seq=1))
+    assert str(caught.value) == "expected hello first, got Ping"
+
+
+def test_no_lines_are_no_answers() -> None:
+    assert talk() == []
+
+
+def test_a_task_set_is_planned_and_its_groups_launched() -> None:
+    out = talk(HELLO, ev.added("1", cores=1), ev.submitted(FOUR))
+    assert [line["type"] for line in out] == ["ready", "plan", "launch"]
+    assert out[2]["tasks"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"rubbish\n", "not a message of the JVM: JSON is malformed: "),
+        (b"\n", "not a message of the JVM: Input data was truncated: b'\\n'"),
+        (b'{"type":"dance","v":1}', "not a message of the JVM: Invalid value 'dance'"),
+        (b'{"type":"ping","v":1}', "Object missing required field `seq`"),
+        (b'{"type":"ping","v":1,"seq":"one"}', "Expected `int`, got `str` - at `$.seq`"),
+        (b'{"type":"ping","v":2,"seq":1}', "protocol version 2, expected 1"),
+    ],
+)
+def test_a_line_of_another_protocol_is_quoted(line: bytes, message: str) -> None:
+    with pytest.raises(BridgeError) as caught:
+        decode(line)
+    assert message in str(caught.value)
+
+
+def test_a_long_line_is_quoted_in_part() -> None:
+    with pytest.raises(BridgeError) as caught:
+        decode(b"x" * 10_000)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_task_set_that_contradicts_itself_is_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    message: TaskSetSubmitted = msgspec.structs.replace(ev.submitted(FOUR), num_tasks=5)
+    why = "stage 1.0: offsets must be 6 rising numbers from 0"
+    assert answer(ev.controller(), message, 0.0) == [
+        Plan(stage=1, attempt=0, action="pass", reason=f"not understood: {why}")
+    ]
+    assert caplog.messages == [why]
+
+
+def test_another_event_that_contradicts_itself_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    live = ev.controller()
+    live.step(ev.added("1"), 0.0)
+    live.step(ev.submitted(FOUR), 0.0)
+    assert answer(live, ev.started(4, "1"), 0.0) == []
+    assert caplog.messages == ["stage 1.0: task is 4, must be 0 to 3"]
+
+
+def test_a_ping_needs_no_controller_step() -> None:
+    live = ev.controller()
+    assert answer(live, Ping(seq=3), 5.0) == [Pong(seq=3)]
+
+
+def played() -> GroupingController:
+    live = ev.controller()
+    live.step(ev.added("1", cores=1), 1.0)
+    live.step(ev.submitted(FOUR), 2.0)
+    live.step(ev.started(0, "1"), 2.0)
+    live.step(ev.fetched(0, "1"), 4.0)
+    live.step(ev.ended(0, "1", from_s=2.0, to_s=6.0, wait_s=2.0), 6.0)
+    return live
+
+
+def test_a_report_shows_executors_bandwidths_and_decisions() -> None:
+    body = report_body(played())
+    assert json.loads(json.dumps(body)).keys() == body.keys()
+    assert body["executors"] == [{"executor": "1", "host": "h1", "network": "default", "cores": 1}]
+    assert body["bandwidths"] == [{"reader": "default", "source": "default", "bytes_per_s": 100}]
+    assert (body["task_sets"], body["recalculations"], body["idle_hold_s"]) == (1, 2, 0.0)
+    assert [decision["action"] for decision in body["decisions"]] == ["group", "concurrency"]
+
+
+def test_a_report_is_answered_with_its_number() -> None:
+    out = talk(HELLO, ReportRequest(id=5))
+    assert out[1]["type"] == "report"
+    assert out[1]["id"] == 5
+    assert out[1]["body"] == {
+        "decisions": [],
+        "task_sets": 0,
+        "recalculations": 0,
+        "idle_hold_s": 0.0,
+        "executors": [],
+        "bandwidths": [],
+    }
+
+
+def test_every_decision_is_written_to_the_log_once() -> None:
+    log = UnclosedLog()
+    messages = [ev.submitted(FOUR, stage=stage) for stage in range(3)]
+    talk(HELLO, *messages, Ping(seq=1), log=log)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["stage"] for line in lines] == [0, 1, 2]
+    assert {line["time_s"] for line in lines} == {12.5}

@@ -1,0 +1,46 @@
+"""Settings of the controller from the application's configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagopt.errors import ConfError
+from dagopt.planner.settings import controller_settings
+
+
+def test_defaults_are_those_of_the_table_of_keys() -> None:
+    settings = controller_settings({})
+    assert settings.grouping.max_tasks_per_core == 4
+    assert settings.grouping.max_delay_s == 10.0
+    assert settings.bandwidths.network_bytes_per_s == 125 * 1024**2
+    assert settings.bandwidths.disk_bytes_per_s == 200 * 1024**2
+    assert settings.networks.of("10.0.1.7") == "10.0.1.0/24"
+
+
+def test_what_is_set_counts() -> None:
+    settings = controller_settings(
+        {
+            "spark.dagopt.slotsPerCore": "2",
+            "spark.dagopt.maxDelay": "250ms",
+            "spark.dagopt.network.bandwidth": "1g",
+            "spark.dagopt.disk.bandwidth": "1k",
+            "spark.dagopt.networks": "r1=10.0.1.7",
+        }
+    )
+    assert settings.grouping.max_tasks_per_core == 2
+    assert settings.grouping.max_delay_s == 0.25
+    assert settings.bandwidths.network_bytes_per_s == 1024**3
+    assert settings.bandwidths.disk_bytes_per_s == 1024
+    assert settings.networks.of("10.0.1.7") == "r1"
+
+
+def test_a_wrong_value_is_named() -> None:
+    with pytest.raises(ConfError) as caught:
+        controller_settings({"spark.dagopt.slotsPerCore": "0"})
+    assert "spark.dagopt.slotsPerCore" in str(caught.value)
+    assert "a whole number from 1 to 16" in str(caught.value)
+
+
+def test_no_delay_at_all_is_a_value_that_the_check_allows() -> None:
+    settings = controller_settings({"spark.dagopt.maxDelay": "0ms"})
+    assert settings.grouping.max_delay_s == 0.0
