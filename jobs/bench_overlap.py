@@ -23,7 +23,7 @@ sys.path.insert(0, str(REPOSITORY))  # started by path, so only its own folder i
 
 from jobs.emulated_cluster import ClusterError, check_machine  # noqa: E402
 from jobs.overlap.cases import CASES  # noqa: E402
-from jobs.overlap.measure import Measurement  # noqa: E402, TC001
+from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
 from jobs.overlap.runner import Plan, RunError, run_case  # noqa: E402
@@ -57,13 +57,25 @@ def _names(allowed: tuple[str, ...]) -> click.ParamType:
     "--modes", type=_names(MODES), envvar="MODES", default=",".join(MODES), help="Modes to compare."
 )
 @click.option(
-    "--num-hosts", type=click.IntRange(2, 50), envvar="NUM_HOSTS", default=2, help="Hosts with executors."
+    "--num-hosts",
+    type=click.IntRange(2, 50),
+    envvar="NUM_HOSTS",
+    default=2,
+    help="Hosts with executors.",
 )
 @click.option(
-    "--link-mbit", type=click.FloatRange(1), envvar="LINK_MBIT", default=100.0, help="Rate of each link."
+    "--link-mbit",
+    type=click.FloatRange(1),
+    envvar="LINK_MBIT",
+    default=100.0,
+    help="Rate of each link.",
 )
 @click.option(
-    "--repetitions", type=click.IntRange(1), envvar="REPETITIONS", default=3, help="Measured runs a mode."
+    "--repetitions",
+    type=click.IntRange(1),
+    envvar="REPETITIONS",
+    default=3,
+    help="Measured runs a mode.",
 )
 @click.option(
     "--scale",
@@ -71,6 +83,13 @@ def _names(allowed: tuple[str, ...]) -> click.ParamType:
     envvar="SCALE",
     default=0.5,
     help="Length of the tasks; 1 is 0.75 s of fetch and 0.8 s of computing.",
+)
+@click.option(
+    "--windows-per-fetch",
+    type=click.FloatRange(0),
+    envvar="WINDOWS_PER_FETCH",
+    default=4.0,
+    help="Fetch of a task in units of spark.reducer.maxSizeInFlight; 0: Spark's default of 48m.",
 )
 @click.option("--subnet", envvar="SUBNET", help="A free /24 [default: one of 198.18.0.0/15].")
 @click.option(
@@ -86,6 +105,7 @@ def main(
     link_mbit: float,
     repetitions: int,
     scale: float,
+    windows_per_fetch: float,
     subnet: str | None,
     out: Path,
 ) -> None:
@@ -104,6 +124,7 @@ def main(
         link_mbit=link_mbit,
         repetitions=repetitions,
         scale=scale,
+        windows_per_fetch=windows_per_fetch,
         modes=modes,
         out_dir=out.resolve(),
         subnet=subnet,
@@ -127,7 +148,12 @@ def _run_all(
     num_steps = sum(
         1 + len(set(plan.modes) & set(CASES[case].modes)) * (1 + plan.repetitions) for case in cases
     )
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("starting", total=num_steps)
         done = -1

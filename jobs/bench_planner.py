@@ -172,7 +172,7 @@ def in_own_process(*args: str) -> dict[str, Any]:
 
 def gate_case(num_tasks: int) -> float:
     """Seconds of the gate on Spark's scheduling thread, the worst of several stages."""
-    from jobs.gate_time import gate_seconds  # noqa: PLC0415  needs pyspark, the other cases do not
+    from jobs.gate_time import gate_seconds
 
     return gate_seconds(num_tasks)
 

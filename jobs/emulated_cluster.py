@@ -233,7 +233,21 @@ class EmulatedCluster:
         for name in self.hosts:
             space, cable = self._namespace(name), self._cable(name)
             _run("ip", "netns", "add", space)
-            _run(*("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space))
+            _run(
+                *(
+                    "ip",
+                    "link",
+                    "add",
+                    cable,
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    "eth0",
+                    "netns",
+                    space,
+                )
+            )
             _run("ip", "link", "set", cable, "master", self._bridge, "up")
             _run("ip", "-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
             _run("ip", "-n", space, "link", "set", "eth0", "up")

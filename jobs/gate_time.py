@@ -71,7 +71,7 @@ def _count(shuffled: RDD[tuple[int, bytes]]) -> None:
 
 
 def _gate(spark: SparkSession) -> dict[str, Any]:
-    jvm = spark.sparkContext._jvm  # noqa: SLF001  pyspark has no public way to the JVM
+    jvm = spark.sparkContext._jvm
     if jvm is None:
         raise AssertionError("no JVM")
     report: dict[str, Any] = json.loads(jvm.org.apache.spark.scheduler.dagopt.Dagopt.reportJson())

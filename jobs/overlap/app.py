@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.overlap.cases import CASES, Setting, await_executors
+from jobs.overlap.cases import CASES, Case, Job, Setting, await_executors
 
 PREPARE_GROUP = "prepare"
 """Job group of what is done once, before any run."""
@@ -38,7 +38,7 @@ def main() -> None:
             core_dir=request["core_dir"],
         )
         await_executors(spark, len({*setting.hosts, *setting.sources}))
-        session = Session(spark, CASES[request["case"]].prepare, setting)
+        session = Session(spark, CASES[request["case"]], setting)
         _answer(answers, {"ok": True, "app_id": spark.sparkContext.applicationId})
         for line in sys.stdin:
             try:
@@ -53,21 +53,23 @@ def main() -> None:
 class Session:
     """A case in one application: prepared once, run as often as asked."""
 
-    def __init__(self, spark: SparkSession, prepare: Any, setting: Setting) -> None:
+    def __init__(self, spark: SparkSession, case: Case, setting: Setting) -> None:
         self._spark = spark
-        self._prepare = prepare
+        self._case = case
         self._setting = setting
-        self._job: Any = None
+        self._job: Job | None = None
 
     def handle(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out ``{"do": "prepare"}`` or ``{"do": "run", "group": name}``."""
         context = self._spark.sparkContext
         if command["do"] == "prepare":
             context.setJobGroup(PREPARE_GROUP, "map outputs and warm executors")
-            self._job = self._prepare(self._spark, self._setting)
+            self._job = self._case.prepare(self._spark, self._setting, self._case)
             return {}
         context.setJobGroup(command["group"], "measured")
         before = self._report()
+        if self._job is None:
+            raise RuntimeError("the case has not been prepared")
         core_s = self._job()
         after = self._report()
         idle_hold_s = idle_hold(after) - idle_hold(before)

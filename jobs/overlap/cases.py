@@ -9,8 +9,12 @@ slices go round. ``real-cpu`` burns real CPU time instead, each host pinned to o
 ``mixed`` the first stage is real too: a sort that needs memory, on a real core.
 
 Sizes are given as the seconds that a task's fetch and its computing take alone, so that
-another link rate or another number of hosts keeps the shape of a case. Map outputs are not
-compressed, as their rows carry nothing.
+another link rate or another number of hosts keeps the shape of a case. Tasks are short, so they
+fetch 2 to 10 MB where a real task fetches 100 to 200 MB, several times Spark's window of 48 MB
+(``spark.reducer.maxSizeInFlight``). The window is scaled down too, to a part of a task's fetch:
+with 48 MB every task would request all it needs at once, the shuffle's one connection per pair
+of executors would serve the tasks one after another, and they would stagger by themselves, as
+real tasks do not. Map outputs are not compressed, as their rows carry nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from jobs.overlap import work
 
@@ -40,6 +44,9 @@ TINY_STAGES = 200
 SORT_ROWS_PER_TASK = 1_500_000
 """Rows that a task of the memory-bound stage sorts: about 200 MB as Spark holds them. One such
 task fits the execution memory of an executor of 1 GiB, which is 434 MiB; two do not."""
+
+SORTS_PER_HOST = 4
+"""Tasks of the memory-bound stage for each host."""
 
 WAIT_S = 60.0
 """Longest wait for executors to come or to go."""
@@ -78,7 +85,19 @@ class Case:
     """One line of the benchmark's table."""
 
     name: str
-    prepare: Callable[[SparkSession, Setting], Job]
+    prepare: Callable[[SparkSession, Setting, Case], Job]
+    tasks_per_host: int = 8
+    """Tasks of the reading stage (or of the only one) for each host with executors."""
+
+    fetch_s: float = 0.0
+    """Seconds that a task's remote bytes take on a link alone, at scale 1."""
+
+    core_s: float = 0.0
+    """Seconds that a task computes, alone on a core, at scale 1."""
+
+    is_real_cpu: bool = False
+    """Whether computing takes real CPU time instead of the lock."""
+
     modes: tuple[str, ...] = ("stock-1x", "stock-2x", "stock-4x", "dagopt")
     """Modes that are compared."""
 
@@ -88,76 +107,55 @@ class Case:
     span: bool = False
     """Whether the time between stages counts too."""
 
-    spark_conf: tuple[tuple[str, str], ...] = ()
-    """Spark properties that the case needs, in every mode."""
+    def fetch_bytes(self, scale: float, link_bytes_per_s: float) -> float:
+        """Bytes that a task fetches from other hosts."""
+        return self.fetch_s * scale * link_bytes_per_s
 
 
-def balanced_job(
-    spark: SparkSession, setting: Setting, *, tasks: int, fetch_s: float, core_s: float, real: bool
-) -> Job:
+def prepare_balanced(spark: SparkSession, setting: Setting, case: Case) -> Job:
     """A shuffle between all hosts; every task fetches, then computes."""
     num_hosts = len(setting.hosts)
+    tasks = case.tasks_per_host * num_hosts
     remote_fraction = (num_hosts - 1) / num_hosts
-    task_bytes = fetch_s * setting.scale * setting.link_bytes_per_s / remote_fraction
+    task_bytes = case.fetch_bytes(setting.scale, setting.link_bytes_per_s) / remote_fraction
     num_maps = MAPS_PER_HOST * num_hosts
     rows_each = max(1, round(task_bytes / ROW_BYTES / num_maps))
     rows = spark.range(0, num_maps * tasks * rows_each, 1, num_maps)
     part = F.pmod(F.col("id"), F.lit(tasks)).cast("int")
-    function = work.burn_cpu if real else work.hold_core
-    data = _shuffle(rows, part, tasks)
-    return _collector(_read(data, function(setting.core_dir, core_s * setting.scale)))
+    return _collector(_read(_shuffle(rows, part, tasks), _computing(setting, case)))
 
 
-def many_waves(spark: SparkSession, setting: Setting) -> Job:
-    """16 tasks for 2 hosts, of 0.75 s fetch and 0.8 s computing."""
-    tasks = 8 * len(setting.hosts)
-    return balanced_job(spark, setting, tasks=tasks, fetch_s=0.75, core_s=0.8, real=False)
-
-
-def one_wave(spark: SparkSession, setting: Setting) -> Job:
-    """8 tasks for 2 hosts, of 1.5 s fetch and 1.6 s computing: as many as slots at 4x."""
-    tasks = 4 * len(setting.hosts)
-    return balanced_job(spark, setting, tasks=tasks, fetch_s=1.5, core_s=1.6, real=False)
-
-
-def real_cpu(spark: SparkSession, setting: Setting) -> Job:
-    """As ``many_waves``, with real CPU time instead of the lock."""
-    tasks = 8 * len(setting.hosts)
-    return balanced_job(spark, setting, tasks=tasks, fetch_s=0.75, core_s=0.8, real=True)
-
-
-def two_sources(spark: SparkSession, setting: Setting) -> Job:
-    """Half of the tasks read from one host without executors, half from another.
+def prepare_two_sources(spark: SparkSession, setting: Setting, case: Case) -> Job:
+    """The first half of the tasks reads from one host without executors, the rest from another.
 
     At first every host has an executor and gets one map task, which writes rows only if it runs
     on a source. Then the sources' executors are released for good: their map outputs stay, and
     the workers' external shuffle services serve them.
     """
     sources = setting.sources
-    tasks = 32 * len(setting.hosts)
-    half = tasks // len(sources)
-    task_bytes = 0.3 * setting.scale * setting.link_bytes_per_s
+    tasks = case.tasks_per_host * len(setting.hosts)
+    task_bytes = case.fetch_bytes(setting.scale, setting.link_bytes_per_s)
     rows_each = max(1, round(task_bytes / ROW_BYTES))
     num_hosts = len({*setting.hosts, *sources})
     await_executors(spark, num_hosts)
     rows = spark.range(0, num_hosts, 1, num_hosts).mapInArrow(
-        work.rows_of_source(sources, half, rows_each), "part int"
+        work.rows_of_source(sources, tasks // len(sources), rows_each), "part int"
     )
-    data = _shuffle(rows, F.col("part"), tasks)
-    result = _read(data, work.hold_core(setting.core_dir, 0.1 * setting.scale))
+    result = _read(_shuffle(rows, F.col("part"), tasks), _computing(setting, case))
     release_executors(spark, sources)
     check_sources(spark, result, sources)
     return _collector(result)
 
 
-def mixed(spark: SparkSession, setting: Setting) -> Job:
-    """A stage bound by CPU and memory, then the stage of ``many_waves``."""
-    tasks = 4 * len(setting.hosts)
+def prepare_mixed(spark: SparkSession, setting: Setting, case: Case) -> Job:
+    """A stage bound by CPU and memory, then one that fetches and computes."""
+    tasks = SORTS_PER_HOST * len(setting.hosts)
     num_rows = round(SORT_ROWS_PER_TASK * tasks)
     text = F.sha2(F.col("id").cast("string"), 256)
-    data = spark.range(0, num_rows, 1, tasks).select(F.xxhash64("id").alias("key"), text.alias("text"))
-    sort = data.sortWithinPartitions("key")._jdf.queryExecution().toRdd()
-    read = many_waves(spark, setting)
+    rows = spark.range(0, num_rows, 1, tasks)
+    keyed = rows.select(F.xxhash64("id").alias("key"), text.alias("text"))
+    sort = keyed.sortWithinPartitions("key")._jdf.queryExecution().toRdd()
+    read = prepare_balanced(spark, setting, case)
 
     def job() -> float:
         if sort.count() != num_rows:
@@ -167,20 +165,19 @@ def mixed(spark: SparkSession, setting: Setting) -> Job:
     return job
 
 
-def compute_only(spark: SparkSession, setting: Setting) -> Job:
-    """Tasks that read nothing and compute for 0.8 s."""
-    tasks = 8 * len(setting.hosts)
+def prepare_compute_only(spark: SparkSession, setting: Setting, case: Case) -> Job:
+    """Tasks that read nothing and compute."""
+    tasks = case.tasks_per_host * len(setting.hosts)
     rows = spark.range(0, tasks, 1, tasks).select(F.lit(1).alias("bytes"))
-    function = work.hold_core(setting.core_dir, 0.8 * setting.scale)
-    return _collector(rows.mapInArrow(function, work.RESULT))
+    return _collector(rows.mapInArrow(_computing(setting, case), work.RESULT))
 
 
-def tiny_stages(spark: SparkSession, setting: Setting) -> Job:
-    """200 stages of two tasks a host, one after another, each reading a few rows of another.
+def prepare_tiny_stages(spark: SparkSession, setting: Setting, case: Case) -> Job:
+    """200 stages, one after another, each reading a few rows of the one before.
 
-    Jobs of four stages: one of 200 overflows Spark's stack.
+    In jobs of four stages: one job of 200 would overflow Spark's stack.
     """
-    tasks = 2 * len(setting.hosts)
+    tasks = case.tasks_per_host * len(setting.hosts)
 
     def job() -> float:
         for _ in range(TINY_STAGES // 4):
@@ -194,16 +191,44 @@ def tiny_stages(spark: SparkSession, setting: Setting) -> Job:
     return job
 
 
+TWO_MODES = ("stock-1x", "dagopt")
+
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        Case(name="balanced-many-waves", prepare=many_waves),
-        Case(name="balanced-one-wave", prepare=one_wave, modes=("stock-1x", "stock-4x", "dagopt")),
-        Case(name="two-sources", prepare=two_sources, separate_sources=True),
-        Case(name="mixed", prepare=mixed),
-        Case(name="compute-only", prepare=compute_only, modes=("stock-1x", "dagopt")),
-        Case(name="tiny-stages", prepare=tiny_stages, modes=("stock-1x", "dagopt"), span=True),
-        Case(name="real-cpu", prepare=real_cpu),
+        Case(name="balanced-many-waves", prepare=prepare_balanced, fetch_s=0.75, core_s=0.8),
+        Case(
+            name="balanced-one-wave",
+            prepare=prepare_balanced,
+            tasks_per_host=4,  # as many as slots at 4x
+            fetch_s=1.5,
+            core_s=1.6,
+            modes=("stock-1x", "stock-4x", "dagopt"),
+        ),
+        Case(
+            name="two-sources",
+            prepare=prepare_two_sources,
+            tasks_per_host=32,
+            fetch_s=0.3,
+            core_s=0.1,
+            separate_sources=True,
+        ),
+        Case(name="mixed", prepare=prepare_mixed, fetch_s=0.75, core_s=0.8),
+        Case(name="compute-only", prepare=prepare_compute_only, core_s=0.8, modes=TWO_MODES),
+        Case(
+            name="tiny-stages",
+            prepare=prepare_tiny_stages,
+            tasks_per_host=2,
+            modes=TWO_MODES,
+            span=True,
+        ),
+        Case(
+            name="real-cpu",
+            prepare=prepare_balanced,
+            fetch_s=0.75,
+            core_s=0.8,
+            is_real_cpu=True,
+        ),
     )
 }
 
@@ -249,7 +274,12 @@ def check_sources(spark: SparkSession, result: DataFrame, sources: tuple[str, ..
             raise RuntimeError(f"the input of task {task} lies on {held}, expected one source")
 
 
-# Data
+# Data and work
+
+
+def _computing(setting: Setting, case: Case) -> work.Function:
+    function = work.burn_cpu if case.is_real_cpu else work.hold_core
+    return function(setting.core_dir, case.core_s * setting.scale)
 
 
 def _shuffle(rows: DataFrame, part: Column, tasks: int) -> DataFrame:

@@ -68,7 +68,9 @@ def verdicts(measurements: Sequence[Measurement]) -> list[Verdict]:
     """Every requirement that concerns the measured cases."""
     found = []
     for case in dict.fromkeys(row.case for row in measurements):
-        rows = {mode: [r for r in measurements if (r.case, r.mode) == (case, mode)] for mode in MODES}
+        rows = {
+            mode: [r for r in measurements if (r.case, r.mode) == (case, mode)] for mode in MODES
+        }
         rows = {mode: runs for mode, runs in rows.items() if runs}
         stage_s = {mode: median(runs, lambda row: row.stage_s) for mode, runs in rows.items()}
         stock = {mode: stage_s[mode] for mode in stage_s if mode in STOCK_SLOTS}

@@ -45,6 +45,9 @@ class Plan:
     scale: float
     modes: tuple[str, ...]
     out_dir: Path
+    windows_per_fetch: float
+    """How many times spark.reducer.maxSizeInFlight a task fetches; 0: leave Spark's default."""
+
     subnet: str | None = None
 
     @property
@@ -175,7 +178,7 @@ def start_application(
     request = {
         "case": case.name,
         "mode": mode,
-        "conf": properties | dict(case.spark_conf),
+        "conf": properties | window_properties(case, plan),
         "hosts": hosts,
         "sources": [a for a in addresses.values() if a not in hosts] or hosts,
         "link_bytes_per_s": plan.link_bytes_per_s,
@@ -196,6 +199,14 @@ def start_application(
         )
     hand_on_priority(process.pid)
     return Application(case=case.name, mode=mode, process=process, log=log)
+
+
+def window_properties(case: Case, plan: Plan) -> dict[str, str]:
+    """Spark's fetch window, scaled as the case's tasks are."""
+    fetch_bytes = case.fetch_bytes(plan.scale, plan.link_bytes_per_s)
+    if plan.windows_per_fetch == 0 or fetch_bytes == 0:
+        return {}
+    return {"spark.reducer.maxSizeInFlight": f"{fetch_bytes / plan.windows_per_fetch:.0f}b"}
 
 
 def read_application(

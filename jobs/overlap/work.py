@@ -38,7 +38,9 @@ def hold_core(core_dir: str, core_s: float) -> Function:
         import pyarrow as pa
 
         total_bytes = sum(sum(batch["bytes"].to_pylist()) for batch in batches)
-        name = os.path.join(core_dir, "".join(filter(str.isdigit, os.readlink("/proc/self/ns/net"))))
+        name = os.path.join(
+            core_dir, "".join(filter(str.isdigit, os.readlink("/proc/self/ns/net")))
+        )
         with open(f"{name}.queue", "w") as queue, open(f"{name}.core", "w") as core:
             for _ in range(num_quanta):
                 fcntl.flock(queue, fcntl.LOCK_EX)

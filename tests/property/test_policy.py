@@ -63,7 +63,8 @@ def test_more_io_never_lowers_concurrency(
 def test_a_stage_that_computes_is_left_at_one(
     cpu_s: float, io_fraction: float, cores: float, most: int
 ) -> None:
-    io_s = cpu_s * io_fraction / (1 - io_fraction)
+    # The tasks of all cores share the link.
+    io_s = cpu_s * io_fraction / (1 - io_fraction) / max(1, int(cores))
     assert choice(io_s, cpu_s, cores, most).tasks_per_core == 1
 
 

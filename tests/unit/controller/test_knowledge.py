@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dagopt.controller.knowledge import MAX_STAGES, Knowledge
-from dagopt.controller.knowledge import Measured
+from dagopt.controller.knowledge import MAX_STAGES, Knowledge, Measured
 
 
 def measured(cpu_s: float, *, num_tasks: int = 2, spilled: float = 0.0) -> Measured:
