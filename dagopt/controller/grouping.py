@@ -380,6 +380,7 @@ class GroupingController:
                 stage=stage.key[0],
                 attempt=stage.key[1],
                 name=stage.task_set.name,
+                signature=stage.task_set.signature,
                 action=action or decision.action,
                 tasks_per_core=decision.concurrency.tasks_per_core,
                 num_tasks=outlook.num_tasks,

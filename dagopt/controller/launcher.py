@@ -134,6 +134,9 @@ class Launcher:
         if host_set is None:
             raise AssertionError("formed a group of a stage with nothing left")
         io_s = sum(cost.tasks_s(stage.task_set.inputs, tasks, host_set))
+        if not all(bandwidths.is_learned(executor.network, n) for n in host_set.networks):
+            # The prior may be far off: the next group waits for what is seen of this one.
+            io_s = max(io_s, self._settings.max_delay_s)
         stage.next_group += 1
         group = GroupState(
             group=stage.next_group,

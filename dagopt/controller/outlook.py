@@ -79,7 +79,7 @@ def submission(
             stage=event.stage,
             attempt=event.attempt,
             name=event.name,
-            signature=stage_signature(event.name, event.scopes),
+            signature=stage_signature(event.name, event.scopes, event.plan),
             pool=event.pool,
             shuffle_types=frozenset(event.shuffle_types),
             inputs=inputs,

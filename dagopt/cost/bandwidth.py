@@ -50,6 +50,10 @@ class Bandwidths:
         """Bytes per second that a host of ``reader`` gets from hosts of ``source``."""
         return self.learned.get((reader, source), self.network_bytes_per_s)
 
+    def is_learned(self, reader: NetworkId, source: NetworkId) -> bool:
+        """Whether any group has shown the bandwidth of the pair."""
+        return (reader, source) in self.learned
+
     def observed(
         self, reader: NetworkId, sources: Iterable[NetworkId], predicted_s: float, measured_s: float
     ) -> Bandwidths:

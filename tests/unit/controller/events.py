@@ -20,17 +20,25 @@ from dagopt.model.wire import (
 )
 from dagopt.policy.grouping.decide import GroupingSettings
 
-BANDWIDTHS = Bandwidths(network_bytes_per_s=100.0, disk_bytes_per_s=1e9, latency_s=0.0)
-"""A byte count is then a percentage of a second on the network."""
+BANDWIDTHS = Bandwidths(
+    network_bytes_per_s=100.0,
+    disk_bytes_per_s=1e9,
+    latency_s=0.0,
+    learned={("default", source): 100.0 for source in ("default", "r1", "r2")},
+)
+"""A byte count is then a percentage of a second on the network, which groups have shown."""
 
 
 def controller(
-    *, grouping: GroupingSettings | None = None, networks: Networks | None = None
+    *,
+    grouping: GroupingSettings | None = None,
+    networks: Networks | None = None,
+    bandwidths: Bandwidths = BANDWIDTHS,
 ) -> GroupingController:
-    """A controller that has seen nothing."""
+    """A controller that has seen no stage."""
     return GroupingController(
         ControllerSettings(
-            bandwidths=BANDWIDTHS,
+            bandwidths=bandwidths,
             grouping=grouping or GroupingSettings(),
             networks=networks or Networks(),
         )

@@ -5,6 +5,8 @@ One byte per 100 is one second on the network. ``sa`` and ``sb`` are hosts that 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dagopt.controller.grouping import GroupingController
 from dagopt.model.network import parse_networks
 from dagopt.model.wire import Concurrency, FromJvm, FromPlanner, Launch, Ping, Plan, Release
@@ -254,3 +256,12 @@ def test_unknown_stages_and_executors_are_passed_over() -> None:
     ):
         assert live.step(event, 10.0) == []
     assert live.step(ev.started(0, "1"), 10.0) == [launch(2, [1], 2000)]
+
+
+def test_a_bandwidth_that_no_group_has_shown_times_no_launch() -> None:
+    """A prior may be far off: the second group waits until the first one's reading is seen."""
+    live = ev.controller(bandwidths=replace(ev.BANDWIDTHS, learned={}))
+    live.step(ev.added("1", cores=1), 0.0)
+    live.step(ev.submitted([{"a": 200}] * 4), 10.0)
+    assert live.step(ev.started(0, "1"), 10.0) == [launch(2, [1], 10_000)]
+    assert live.step(ev.fetched(0, "1"), 11.0) == [launch(2, [1], 0)]
