@@ -68,7 +68,8 @@ def task_set(kind: ShuffleType, num_tasks: int, num_hosts: int, stage: int) -> b
         inputs = SparseInputs(
             offsets=list(range(0, REPLICAS * num_tasks + 1, REPLICAS)),
             hosts=hosts.ravel().tolist(),
-            bytes=rng.integers(20_000_000, 45_000_000, size=hosts.size).tolist(),
+            # Each replica counts for its part of the block.
+            bytes=rng.integers(20_000_000, 45_000_000, size=num_tasks).repeat(REPLICAS).tolist(),
         )
     elif num_tasks * num_hosts <= 200_000:
         inputs = SparseInputs(

@@ -7,6 +7,7 @@ no cost anew: it uses the records of the stage, which the controller drops on it
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from dagopt.controller.executor import ExecutorState
@@ -122,17 +123,10 @@ class Launcher:
     ) -> GroupState:
         """Up to ``size`` tasks of one input host set, taken out of the unlaunched ones."""
         cost = cost_for(stage, executor, bandwidths)
-        tasks: list[int] = []
-        host_set: InputHostSet | None = None
-        while len(tasks) < size:
-            found = self._next(stage, executor.host, host_set, cost, now_s)
-            if found is None:
-                break
-            task, host_set = found
-            stage.unlaunched.take(task)
-            tasks.append(task)
-        if host_set is None:
-            raise AssertionError("formed a group of a stage with nothing left")
+        if stage.has_main_sources:
+            tasks, host_set = self._pick_by_load(stage, executor.host, size, cost, now_s)
+        else:
+            tasks, host_set = _pick_in_order(stage, executor.host, size)
         io_s = sum(cost.tasks_s(stage.task_set.inputs, tasks, host_set))
         if not all(bandwidths.is_learned(executor.network, n) for n in host_set.networks):
             # The prior may be far off: the next group waits for what is seen of this one.
@@ -150,6 +144,23 @@ class Launcher:
         )
         stage.add_group(group)
         return group
+
+    def _pick_by_load(
+        self, stage: StageState, host: str, size: int, cost: ReaderCost, now_s: float
+    ) -> tuple[list[int], InputHostSet]:
+        """Take tasks of one set whose main sources serve the fewest others while they read."""
+        tasks: list[int] = []
+        host_set: InputHostSet | None = None
+        while len(tasks) < size:
+            found = self._next(stage, host, host_set, cost, now_s)
+            if found is None:
+                break
+            task, host_set = found
+            stage.unlaunched.take(task)
+            tasks.append(task)
+        if host_set is None:
+            raise AssertionError("formed a group of a stage with nothing left")
+        return tasks, host_set
 
     def _next(
         self,
@@ -176,7 +187,7 @@ class Launcher:
             own = stage.host_set(task, host)
             if host_set is not None and own != host_set:
                 continue
-            load = self._load(stage, task, own, host, cost, now_s) if stage.has_main_sources else 0
+            load = self._load(stage, task, own, host, cost, now_s)
             if best is None or load < best_load:
                 best, best_load = (task, own), load
             if load == 0:
@@ -210,6 +221,18 @@ class Launcher:
         lanes = stage.lanes.setdefault(host_set, Lanes(num_lanes=num_lanes))
         lanes.num_lanes = num_lanes
         return lanes
+
+
+def _pick_in_order(stage: StageState, host: str, size: int) -> tuple[list[int], InputHostSet]:
+    """Take the next tasks in order, as long as their input host set is the same."""
+    tasks = stage.unlaunched.first(host, size)
+    host_set = stage.host_set(tasks[0], host)
+    if not stage.is_uniform:
+        same = itertools.takewhile(lambda task: stage.host_set(task, host) == host_set, tasks)
+        tasks = list(same)
+    for task in tasks:
+        stage.unlaunched.take(task)
+    return tasks, host_set
 
 
 def _launch(stage: StageState, group: GroupState, now_s: float) -> Launch:

@@ -17,11 +17,13 @@ from dagopt.model.stage_profile import has_python, stage_signature
 from dagopt.model.task_set import TaskSet, task_inputs
 from dagopt.model.wire import TaskSetSubmitted
 from dagopt.policy.grouping.decide import StageOutlook
+from dagopt.policy.grouping.host_record import HostRecord, host_records
 from dagopt.policy.grouping.host_sets import HostSets, main_source
 from dagopt.policy.grouping.order import launch_order
 
-_TASKS_TOLD = 8
-"""Tasks whose input host sets a decision names."""
+_MAX_CELLS = 20_000
+"""Tasks times hosts that host records are made for before a decision; what is above that is decided
+by the cost on the first host, without classes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,11 +36,12 @@ class Submission:
     sources: SourceHosts
     main_source: NDArray[np.int64]
     """``(T,)`` host that a task mainly reads from, or -1."""
+    networks: Networks
     host_sets: HostSets
-    first_host: str
-    """Host of the first executor, whose view stands for all in orders and reports."""
+    records: tuple[HostRecord, ...]
+    """One for each host and input host set, of the hosts that were looked at."""
     io_s: NDArray[np.float64]
-    """``(T,)`` seconds of reading on the first host."""
+    """``(T,)`` seconds of reading on the first executor's host, whose view orders the tasks."""
     cpu_s: NDArray[np.float64]
     """``(T,)`` seconds of computing; zeros where not known."""
     outlook: StageOutlook
@@ -48,9 +51,8 @@ class Submission:
         return launch_order(self.io_s, self.cpu_s, self.main_source)
 
     def input_host_sets(self) -> tuple[str, ...]:
-        """Input host sets of some of the tasks, spread evenly, seen from the first host."""
-        tasks = np.linspace(0, self.task_set.num_tasks - 1, _TASKS_TOLD).astype(int)
-        return tuple(sorted({str(self.host_sets.of(int(t), self.first_host)) for t in tasks}))
+        """The input host sets of the tasks, seen from the hosts that were looked at."""
+        return tuple(sorted({str(record.input_host_set) for record in self.records}))
 
     def again(
         self, executors: Sequence[ExecutorState], bandwidths: Bandwidths, knowledge: Knowledge
@@ -89,8 +91,9 @@ def submission(
         python=has_python(event.scopes),
         sources=source_hosts(inputs, networks),
         main_source=main,
+        networks=networks,
         host_sets=HostSets(inputs, networks, replicas=set(event.shuffle_types) == {"source"}),
-        first_host="",
+        records=(),
         io_s=nothing,
         cpu_s=nothing,
         outlook=StageOutlook(
@@ -118,10 +121,22 @@ def _known(
     if not executors:
         return told
     inputs = told.task_set.inputs
-    first = executors[0]
-    cost = reader_cost(inputs, told.sources, first.host, first.network, bandwidths)
-    io_s = all_tasks_s(inputs, cost)
-    mean_io_s = float(io_s.mean()) + cost.latency_s
+    records: list[HostRecord] = []
+    num_hosts = _MAX_CELLS // inputs.num_tasks
+    if num_hosts:
+        readers = {executor.host: executor.epoch for executor in reversed(executors)}
+        looked_at = list(reversed(readers.items()))[:num_hosts]
+        records = host_records(inputs, looked_at, told.networks, bandwidths)
+        io_s = np.zeros(inputs.num_tasks)
+        for record in records:
+            if record.host == executors[0].host:
+                io_s[record.tasks] = record.io_s
+        mean_io_s = float(np.mean(np.concatenate([record.io_s for record in records])))
+    else:
+        first = executors[0]
+        cost = reader_cost(inputs, told.sources, first.host, first.network, bandwidths)
+        io_s = all_tasks_s(inputs, cost)
+        mean_io_s = float(io_s.mean()) + cost.latency_s
     known = knowledge.find(told.task_set.signature)
     cpu_s = np.zeros(inputs.num_tasks)
     if known is not None:
@@ -142,4 +157,4 @@ def _known(
         or not told.task_set.preferred
         or told.task_set.shuffle_types == {"wide"},
     )
-    return replace(told, first_host=first.host, io_s=io_s, cpu_s=cpu_s, outlook=outlook)
+    return replace(told, records=tuple(records), io_s=io_s, cpu_s=cpu_s, outlook=outlook)

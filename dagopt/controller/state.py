@@ -60,6 +60,9 @@ class StageState:
         self.decision = decision
         self.unlaunched = Unlaunched(told.task_set.inputs, told.main_source, order)
         self.has_main_sources = bool((told.main_source >= 0).any())
+        inputs = told.task_set.inputs
+        self.is_uniform = inputs.shared and bool(inputs.task_bytes.min() > 0)
+        """Whether all tasks read from the same hosts."""
         self.is_held = order is not None
         self.cpu_known = decision.stock_s is not None
         """Whether the tasks' CPU time is known, from an earlier run or a finished group."""
@@ -112,7 +115,9 @@ class StageState:
         self.groups[group.group] = group
         for task in group.tasks:
             self._group_of[task] = group.group
-            source = int(self.told.main_source[task])
+        for source in (
+            self.told.main_source[list(group.tasks)].tolist() if self.has_main_sources else ()
+        ):
             if source >= 0:
                 self.reading_from.setdefault(source, {})[group.group] = group
         self._num_waiting += len(group.tasks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,21 +54,39 @@ class Unlaunched:
         self._order, self._left, self._head = [], 0, 0
         self._local.clear()
 
+    def first(self, host: str, number: int) -> list[int]:
+        """The next ``number`` tasks in order, those that read from ``host`` itself if there are any."""
+        local = self._local.get(host, ())
+        place = self._skip(local, self._heads.get(host, 0))
+        self._heads[host] = place
+        order: Sequence[int] = local
+        if place == len(local):
+            place = self._head = self._skip(self._order, self._head)
+            order = self._order
+        found: list[int] = []
+        while len(found) < number and place < len(order):
+            if not self._taken[order[place]]:
+                found.append(order[place])
+            place += 1
+        return found
+
+    def _skip(self, order: Sequence[int], place: int) -> int:
+        """The first place from ``place`` on whose task is not taken."""
+        while place < len(order) and self._taken[order[place]]:
+            place += 1
+        return place
+
     def candidates(self, host: str) -> Iterator[int]:
         """Tasks to choose the next one from, for an executor on ``host``, best first.
 
         The first that reads from the host itself, where there is one, else the next in order.
         """
         local = self._local.get(host, ())
-        place = self._heads.get(host, 0)
-        while place < len(local) and self._taken[local[place]]:
-            place += 1
-        self._heads[host] = place
+        place = self._heads[host] = self._skip(local, self._heads.get(host, 0))
         if place < len(local):
             yield local[place]
             return
-        while self._head < len(self._order) and self._taken[self._order[self._head]]:
-            self._head += 1
+        self._head = self._skip(self._order, self._head)
         found = 0
         for task in self._order[self._head : self._head + _SCAN]:
             if not self._taken[task]:

@@ -124,6 +124,20 @@ def report_body(controller: GroupingController) -> dict[str, Any]:
             {"executor": e.executor, "host": e.host, "network": e.network, "cores": e.cores}
             for _, e in sorted(controller.tasks.executors.items())
         ],
+        "host_records": [
+            {
+                "stage": stage.key[0],
+                "attempt": stage.key[1],
+                "host": record.host,
+                "input_host_set": str(record.input_host_set),
+                "num_tasks": int(record.tasks.size),
+                "allocation_epoch": record.allocation_epoch,
+                "min_io_s": round(float(record.io_s.min()), 4),
+                "total_io_s": round(record.total_io_s, 4),
+            }
+            for _, stage in sorted(controller.stages.items())
+            for record in stage.told.records
+        ],
         "bandwidths": [
             {"reader": reader, "source": source, "bytes_per_s": round(rate)}
             for (reader, source), rate in sorted(controller.bandwidths.learned.items())

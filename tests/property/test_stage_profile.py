@@ -16,6 +16,7 @@ from dagopt.model.stage_profile import (
     StageProfiles,
     loose_signature,
     merge_profiles,
+    plan_number,
     stage_signature,
 )
 
@@ -55,6 +56,15 @@ def test_a_signature_is_one_short_line(name: str, stage_scopes: list[str]) -> No
     assert signature.count("[") == 1
     assert signature.endswith("]")
     assert len(signature) <= len(name) + 200
+
+
+@given(names, scopes, st.text(), st.text())
+def test_of_a_plan_a_loose_signature_only_says_that_there_is_one(
+    name: str, stage_scopes: list[str], plan: str, other: str
+) -> None:
+    one, two = (stage_signature(name, stage_scopes, plan_number(text)) for text in (plan, other))
+    assert loose_signature(one) == loose_signature(two)
+    assert (one == two) == (plan_number(plan) == plan_number(other))
 
 
 @given(names, scopes)

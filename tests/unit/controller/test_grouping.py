@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from dagopt.controller.grouping import GroupingController
 from dagopt.model.network import parse_networks
 from dagopt.model.wire import Concurrency, FromJvm, FromPlanner, Launch, Ping, Plan, Release
@@ -49,6 +51,12 @@ def play(live: GroupingController, *course: tuple[float, FromJvm]) -> list[FromP
 def test_without_executors_spark_gets_its_tasks_back() -> None:
     live = ev.controller()
     assert live.step(ev.submitted(FOUR), 0.0) == [plan("pass", "no executor is known yet")]
+
+
+def test_a_decision_says_by_what_the_stage_is_recognised() -> None:
+    live = ev.controller()
+    live.step(msgspec.structs.replace(ev.submitted(FOUR), plan="12"), 0.0)
+    assert live.decisions[-1].signature == "count at job.py:1 in plan 12 [Exchange]"
 
 
 def test_a_task_set_in_one_wave_is_passed() -> None:

@@ -48,6 +48,25 @@ def stage_completed(stage_id: int = 0, num_tasks: int = 2, **more: Any) -> bytes
     return line("StageCompleted", Stage_Info=stage_info(stage_id, num_tasks, **more))
 
 
+def stage_submitted(stage_id: int = 0, *, execution_id: str | None = None, **more: Any) -> bytes:
+    own = {} if execution_id is None else {"spark.sql.execution.id": execution_id}
+    properties = {"spark.scheduler.pool": "p", **own}
+    info = stage_info(stage_id, **more)
+    return line("StageSubmitted", Stage_Info=info, Properties=properties)
+
+
+def sql_execution_start(execution_id: int, plan: str | None) -> bytes:
+    event = {
+        "Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
+        "executionId": execution_id,
+        "details": "at X.java:3",
+        "physicalPlanDescription": plan,
+        "sparkPlanInfo": {"nodeName": "AdaptiveSparkPlan", "children": []},
+        "time": 1,
+    }
+    return json.dumps(event, separators=(",", ":")).encode()
+
+
 def task_info(index: int = 0, **more: Any) -> dict[str, Any]:
     return {
         "Task ID": index,

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from dagopt.events.fold import fold
+from dagopt.events.fold import TraceFold, fold
 from dagopt.events.spark_events import decode_line
 from dagopt.events.trace import ExecutorTrace, JobTrace, spark_line
+from dagopt.model.stage_profile import plan_number
 from tests.unit.events import event_lines as lines
 
 if TYPE_CHECKING:
@@ -241,6 +243,61 @@ def test_events_without_their_fields_change_nothing() -> None:
     ]
     trace = trace_of(empty)
     assert (trace.stages, trace.jobs, trace.executors) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [
+            lines.sql_execution_start(3, "Range (1) #7"),
+            lines.stage_submitted(execution_id="3"),
+            lines.stage_completed(),
+        ],
+        [
+            lines.stage_completed(),
+            lines.stage_submitted(execution_id="3"),
+            lines.sql_execution_start(3, "Range (1) #7"),
+        ],
+    ],
+    ids=["in order", "reversed"],
+)
+def test_a_stage_bears_the_number_of_its_querys_plan(log: list[bytes]) -> None:
+    (stage,) = trace_of(log).stages
+    assert stage.plan == plan_number("Range () #")
+    chain = "[Exchange > WholeStageCodegen]"
+    assert stage.signature == f"count at job.py:12 in plan {stage.plan} {chain}"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [lines.sql_execution_start(3, "Range"), lines.stage_submitted()],
+        [lines.sql_execution_start(3, "Range"), lines.stage_submitted(execution_id="4")],
+        [lines.sql_execution_start(3, None), lines.stage_submitted(execution_id="3")],
+        [lines.sql_execution_start(3, "Range"), lines.stage_completed()],
+        [lines.stage_submitted(execution_id="no number")],
+    ],
+    ids=["no query", "another query", "no text", "no start", "no id"],
+)
+def test_without_its_query_a_stage_has_no_plan(log: list[bytes]) -> None:
+    (stage,) = trace_of(log).stages
+    assert stage.plan == ""
+    assert stage.signature == "count at job.py:12 [Exchange > WholeStageCodegen]"
+
+
+def test_the_texts_of_plans_are_not_kept() -> None:
+    state = TraceFold()
+    tracemalloc.start()
+    try:
+        for execution_id in range(20):
+            event = decode_line(lines.sql_execution_start(execution_id, f"{'Range ' * 100_000}"))
+            assert event is not None
+            state.add(event)
+        del event
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 100_000
 
 
 def test_a_scope_that_is_no_json_falls_back_to_the_name_of_the_rdd() -> None:

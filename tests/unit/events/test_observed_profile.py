@@ -7,7 +7,7 @@ import pytest
 from dagopt.events.fold import fold
 from dagopt.events.observed_profile import observed_profile
 from dagopt.events.spark_events import decode_line
-from dagopt.model.stage_profile import StageProfile
+from dagopt.model.stage_profile import StageProfile, plan_number
 from tests.unit.events import event_lines as lines
 
 if TYPE_CHECKING:
@@ -45,6 +45,16 @@ def test_the_means_of_the_tasks() -> None:
         python=False,
         coverage=1.0,
     )
+
+
+def test_the_profile_of_a_querys_stage_bears_the_number_of_its_plan() -> None:
+    start = lines.sql_execution_start(0, "Range (1)")
+    submitted = lines.stage_submitted(execution_id="0")
+    profile = profile_of([start, submitted, *lines.small_log()])
+    assert profile is not None
+    number = plan_number("Range (1)")
+    expected = f"count at job.py:12 in plan {number} [Exchange > WholeStageCodegen]"
+    assert profile.signature == expected
 
 
 def test_too_few_ends_are_unknown() -> None:

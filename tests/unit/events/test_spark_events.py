@@ -9,6 +9,8 @@ from dagopt.events.spark_events import (
     ExecutorAdded,
     LineError,
     LogStart,
+    SqlExecutionStart,
+    StageSubmitted,
     TaskEnd,
     decode_line,
     event_name,
@@ -33,11 +35,30 @@ def test_every_field_may_be_missing_or_null() -> None:
     assert decode_line(added) == ExecutorAdded()
 
 
+def test_a_query_keeps_its_id_and_the_text_of_its_plan() -> None:
+    event = decode_line(lines.sql_execution_start(7, "== Physical Plan ==\n* Range (1)"))
+    assert event == SqlExecutionStart(execution_id=7, plan="== Physical Plan ==\n* Range (1)")
+
+
+@pytest.mark.parametrize(
+    ("properties", "execution_id"),
+    [({"spark.sql.execution.id": "3", "other": "x"}, "3"), ({}, None), (None, None)],
+)
+def test_of_the_properties_of_a_stage_one_is_kept(
+    properties: dict[str, str] | None, execution_id: str | None
+) -> None:
+    event = decode_line(lines.line("StageSubmitted", Properties=properties))
+    assert isinstance(event, StageSubmitted)
+    kept = event.properties.execution_id if event.properties is not None else None
+    assert kept == execution_id
+
+
 @pytest.mark.parametrize(
     "line",
     [
         b'{"Event":"SparkListenerUnpersistRDD","RDD ID":1}',
-        b'{"Event":"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart","x":{}}',
+        b'{"Event":"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd","x":{}}',
+        b'{"Event":"SparkListenerSqlExecutionStart"}',
         b'{"Event":"com.example.Own"}',
         b'{"Event":"SparkListenerTaskEnd\\u0000"}',
     ],

@@ -13,6 +13,7 @@ from dagopt.model.stage_profile import (
     has_python,
     loose_signature,
     merge_profiles,
+    plan_number,
     stage_signature,
 )
 
@@ -96,10 +97,44 @@ class TestSignature:
         assert len(signature) < 200
         assert signature.startswith("s [operatora > operatorb > ")
 
+    def test_only_the_scopes_that_the_jvm_tells_count(self) -> None:
+        scopes = ["a", "b"] * 500
+        assert stage_signature("s", [*scopes, "c"]) == stage_signature("s", scopes)
+
+    def test_the_plan_tells_queries_apart(self) -> None:
+        assert stage_signature("s", ["a"], "12") == "s in plan 12 [a]"
+        assert stage_signature("s", ["a"], "12") != stage_signature("s", ["a"], "13")
+        assert stage_signature("s", ["a"], "") == stage_signature("s", ["a"]) == "s [a]"
+
+    def test_loose_leaves_out_the_plan(self) -> None:
+        here = stage_signature("count at job.py:12", ["a"], plan_number("Range"))
+        there = stage_signature("count at job.py:13", ["a"], plan_number("Scan"))
+        assert loose_signature(here) == loose_signature(there) == "count at job.py:# in plan # [a]"
+
     def test_loose_leaves_out_the_line(self) -> None:
         here = stage_signature("count at job.py:12", ["Scan 7"])
         there = stage_signature("count at job.py:345", ["Scan 7"])
         assert loose_signature(here) == loose_signature(there) == "count at job.py:# [Scan #]"
+
+
+class TestPlanNumber:
+    def test_it_is_that_of_the_jvm(self) -> None:
+        # What SqlPlans.number gives.
+        assert plan_number("== Physical Plan ==\n* Range (12)\t[id#7L é]") == "225641276024157"
+        assert plan_number("") == "250348346448124"
+
+    @pytest.mark.parametrize(
+        "other", ["Range(1) id#22L", "Range (7)\n\tid#L", "Range\r\x0b\f() id#3L"]
+    )
+    def test_expression_ids_and_blanks_do_not_count(self, other: str) -> None:
+        assert plan_number(other) == plan_number("Range (12) id#7L")
+
+    @pytest.mark.parametrize("other", ["Range (12) id#7", "Scan (12) id#7L", "Range\x85(12) id#7L"])
+    def test_all_else_counts(self, other: str) -> None:
+        assert plan_number(other) != plan_number("Range (12) id#7L")
+
+    def test_text_that_is_not_unicode_has_one(self) -> None:
+        assert plan_number("a\ud800") == plan_number("a?")
 
 
 class TestPython:
@@ -229,10 +264,22 @@ class TestProfiles:
         assert StageProfiles([only]).find("f at a:99 [x]") == only
 
     def test_namesakes_weigh_alike(self) -> None:
-        near, far = profile("f at a:1 [x]"), profile("f at a:2 [x]", cpu_s_per_task=9.0)
+        near, far = profile("f at a:1 [x]"), profile("f at a:2 [x]", cpu_s_per_task=2.0)
         found = StageProfiles([near, far]).find("f at a:3 [x]")
         assert found is not None
-        assert found.cpu_s_per_task == pytest.approx(5.0)
+        assert found.cpu_s_per_task == pytest.approx(1.5)
+
+    @pytest.mark.parametrize(("factor", "is_found"), [(2.9, True), (3.1, False)])
+    def test_namesakes_that_are_unlike_say_nothing(self, factor: float, *, is_found: bool) -> None:
+        near, far = profile("f in plan 1 [x]"), profile("f in plan 2 [x]", cpu_s_per_task=factor)
+        profiles = StageProfiles([near, far])
+        assert (profiles.find("f in plan 3 [x]") is not None) == is_found
+        assert profiles.find("f in plan 2 [x]") == far
+
+    def test_runs_that_differ_are_found_by_their_own_name_only(self) -> None:
+        profiles = StageProfiles([profile("f at a:1 [x]", cost_spread=0.6)])
+        assert profiles.find("f at a:1 [x]") is not None
+        assert profiles.find("f at a:2 [x]") is None
 
     def test_another_stage_is_not_found(self) -> None:
         assert StageProfiles([profile("f at a:1 [x]")]).find("f at a:1 [y]") is None

@@ -120,13 +120,18 @@ def test_a_report_shows_executors_bandwidths_and_decisions() -> None:
     body = report_body(played())
     assert json.loads(json.dumps(body)).keys() == body.keys()
     assert body["executors"] == [{"executor": "1", "host": "h1", "network": "default", "cores": 1}]
-    assert body["bandwidths"] == [{"reader": "default", "source": "default", "bytes_per_s": 100}]
+    assert body["bandwidths"][0] == {"reader": "default", "source": "default", "bytes_per_s": 100}
+    (record,) = body["host_records"]
+    assert (record["host"], record["num_tasks"]) == ("h1", len(FOUR))
+    assert record["total_io_s"] == len(FOUR) * record["min_io_s"] > 0
     assert (body["task_sets"], body["recalculations"], body["idle_hold_s"]) == (1, 2, 0.0)
     assert [decision["action"] for decision in body["decisions"]] == ["group", "concurrency"]
 
 
 def test_a_report_is_answered_with_its_number() -> None:
     out = talk(HELLO, ReportRequest(id=5))
+    known = out[1]["body"].pop("bandwidths")
+    assert len(known) == len(ev.BANDWIDTHS.learned)
     assert out[1]["type"] == "report"
     assert out[1]["id"] == 5
     assert out[1]["body"] == {
@@ -135,7 +140,7 @@ def test_a_report_is_answered_with_its_number() -> None:
         "recalculations": 0,
         "idle_hold_s": 0.0,
         "executors": [],
-        "bandwidths": [],
+        "host_records": [],
     }
 
 
