@@ -16,6 +16,7 @@ from dagopt.events import spark_events as ev
 from dagopt.events.lineage import StageKey, parent_stage_ids
 from dagopt.events.stage_rows import StageRows, stamp_s
 from dagopt.events.trace import ApplicationTrace, ExecutorTrace, JobTrace, StageTrace, spark_line
+from dagopt.model.stage_profile import plan_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,7 @@ def fold(events: Iterable[ev.Event]) -> ApplicationTrace:
 class TraceFold:
     """Takes events one by one; :meth:`result` may be asked at any time.
 
-    Memory grows with stages and task ends, not with the log.
+    Memory grows with stages, task ends and SQL queries, by a short number each, not with the log.
     """
 
     def __init__(self) -> None:
@@ -58,6 +59,8 @@ class TraceFold:
         self._stages: dict[StageKey, StageRows] = {}
         #: What jobs said of stages before any ran, for logs that miss the rest.
         self._planned: dict[int, ev.StageInfo] = {}
+        #: Plan numbers of SQL queries by execution id, which is text as a stage's properties have it.
+        self._plans: dict[str, str] = {}
         #: Where each task that started and did not end runs, by task id, unique in a log.
         self._running: dict[int, StageKey] = {}
 
@@ -71,6 +74,9 @@ class TraceFold:
             self._stage(event)
         elif isinstance(event, (ev.JobStart, ev.JobEnd)):
             self._job(event)
+        elif isinstance(event, ev.SqlExecutionStart):
+            if event.execution_id is not None and event.plan is not None:
+                self._plans[str(event.execution_id)] = plan_number(event.plan)
         elif isinstance(event, (ev.ExecutorAdded, ev.ExecutorRemoved)):
             self._executor(event)
         elif isinstance(event, ev.ResourceProfileAdded):
@@ -143,6 +149,8 @@ class TraceFold:
         self._saw(info.submitted_ms)
         self._saw(info.completed_ms)
         rows = self._rows((info.stage_id, info.attempt or 0))
+        if isinstance(event, ev.StageSubmitted) and event.properties is not None:
+            rows.execution_id = event.properties.execution_id
         is_end = isinstance(event, ev.StageCompleted)
         # The completed one knows more, and may come first.
         if is_end or not rows.is_completed:
@@ -221,11 +229,13 @@ class TraceFold:
         profile_id = info.profile_id or 0
         has_cpus = spark_line(self._version) >= _RUN_TIME_HAS_CPUS_FROM
         cpus = self._task_cpus.get(profile_id, 1.0) if has_cpus else 1.0
+        rows = self._stages[key]
         return StageTrace(
             stage_id=key[0],
             attempt=key[1],
             name=info.name or "",
             scopes=tuple(_scope_name(rdd) for rdd in rdds),
+            plan=self._plans.get(rows.execution_id or "", ""),
             rdd_ids=tuple(rdd.rdd_id or 0 for rdd in rdds),
             parent_stage_ids=parents,
             num_tasks=max(0, info.num_tasks or 0),
@@ -235,7 +245,7 @@ class TraceFold:
             resource_profile_id=profile_id,
             is_barrier=any(rdd.barrier for rdd in rdds),
             num_unfinished=num_unfinished,
-            tasks=self._stages[key].columns(cpus),
+            tasks=rows.columns(cpus),
         )
 
 

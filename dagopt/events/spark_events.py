@@ -103,10 +103,18 @@ class StageInfo(msgspec.Struct, frozen=True):
     profile_id: Long | None = field(name="Resource Profile Id", default=None)
 
 
+class StageProperties(msgspec.Struct, frozen=True, gc=False):
+    """The one local property of a stage attempt that is needed."""
+
+    execution_id: str | None = field(name="spark.sql.execution.id", default=None)
+    """SQL execution that the stage belongs to."""
+
+
 class StageSubmitted(msgspec.Struct, frozen=True):
     """A stage attempt is about to run."""
 
     info: StageInfo | None = field(name="Stage Info", default=None)
+    properties: StageProperties | None = field(name="Properties", default=None)
 
 
 class StageCompleted(msgspec.Struct, frozen=True):
@@ -129,6 +137,14 @@ class JobEnd(msgspec.Struct, frozen=True, gc=False):
 
     job_id: Long | None = field(name="Job ID", default=None)
     time_ms: Long | None = field(name="Completion Time", default=None)
+
+
+class SqlExecutionStart(msgspec.Struct, frozen=True, gc=False):
+    """A SQL query starts."""
+
+    execution_id: Long | None = field(name="executionId", default=None)
+    plan: str | None = field(name="physicalPlanDescription", default=None)
+    """Text of the physical plan before adaptive execution changes it; may be MBs long."""
 
 
 class TaskInfo(msgspec.Struct, frozen=True, gc=False):
@@ -225,6 +241,7 @@ Event: TypeAlias = (
     | JobEnd
     | StageSubmitted
     | StageCompleted
+    | SqlExecutionStart
     | TaskStart
     | TaskEnd
 )
@@ -253,6 +270,9 @@ _DECODERS: Final[dict[bytes, msgspec.json.Decoder[Event]]] = {
         TaskEnd,
     )
 }
+_DECODERS[b"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"] = (
+    msgspec.json.Decoder(SqlExecutionStart)
+)
 # The first line of a Databricks log.
 _DECODERS[b"DBCEventLoggingListenerMetadata"] = _DECODERS[b"SparkListenerLogStart"]
 

@@ -57,11 +57,20 @@ _NO_OUTPUT: Final = ev.OutputMetrics(written_bytes=0)
 class StageRows:
     """Ends of the tasks of one stage attempt: one flat array of doubles, 168 bytes an end."""
 
-    __slots__ = ("_cells", "ended_early", "info", "is_completed", "wrote_map_output")
+    __slots__ = (
+        "_cells",
+        "ended_early",
+        "execution_id",
+        "info",
+        "is_completed",
+        "wrote_map_output",
+    )
 
     def __init__(self) -> None:
         self._cells = array("d")
         self.info: ev.StageInfo | None = None
+        #: SQL execution that it belongs to.
+        self.execution_id: str | None = None
         self.is_completed = False
         self.wrote_map_output = False
         #: Tasks whose end came before their start, or without it.

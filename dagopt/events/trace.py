@@ -118,6 +118,9 @@ class StageTrace:
     scopes: tuple[str, ...]
     """Of every RDD, sorted by RDD id: the scope's name, or the RDD's own."""
 
+    plan: str
+    """Number of the plan of its SQL query; empty where it belongs to none that the log holds."""
+
     rdd_ids: tuple[int, ...]
     """The RDDs it computes, sorted. The same in another stage id that would compute them again."""
 
@@ -151,7 +154,7 @@ class StageTrace:
     @property
     def signature(self) -> str:
         """What this stage is called in every run of its program."""
-        return stage_signature(self.name, self.scopes)
+        return stage_signature(self.name, self.scopes, self.plan)
 
     @property
     def has_python(self) -> bool:

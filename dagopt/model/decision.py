@@ -15,6 +15,8 @@ class Decision:
     stage: int
     attempt: int
     name: str
+    signature: str
+    """What the stage is called in every run of its program."""
     action: str
     """``pass``, ``order``, ``group``; later ``concurrency`` or ``release`` for the same stage."""
     tasks_per_core: int

@@ -1,11 +1,11 @@
 """What one stage of a program cost when it ran before, and how to recognise it again.
 
 A stage has no name of its own that lasts: its id, its RDD ids and its generated-code numbers
-differ from run to run. What lasts is the call site and the operators, in the order in which
-they were built; :func:`stage_signature` makes one text of them. A :class:`StageProfile` holds
+differ from run to run. What lasts is the call site, the plan of the SQL query and the operators,
+in the order in which they were built; :func:`stage_signature` makes one text of them. A :class:`StageProfile` holds
 the mean costs of a task of such a stage, and :class:`StageProfiles` finds the one to use.
 
-Not modelled: two stages with the same call site and the same operators (the two sides of a
+Not modelled: two stages with the same call site, query plan and operators (the two sides of a
 self-join) have one signature, so they share one profile, the mean of both. The costs are those
 of the cluster that ran it; nothing here corrects for cores shared by several tasks.
 """
@@ -33,6 +33,8 @@ _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 # Numbers that only count: `$anonfun$run$2`, `#17`, `[plan_id=9]`, `WholeStageCodegen (12)`.
 _COUNTER = re.compile(r"(?<=\$)\d+|#\d+L?|\[(?:plan_)?id=#?\d+\]|\s*\(\d+\)")
 _NUMBER = re.compile(r"\b\d+\b")
+# As in the JVM: ASCII digits and white space.
+_PLAN_IDS = b"0123456789 \t\n\x0b\f\r"
 _SPACE = re.compile(r"\s+")
 _PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow)\w*")
 
@@ -44,26 +46,37 @@ _SAME_SCOPE = {
     "ShuffleQueryStage": "Exchange",
 }
 
+#: As many as the JVM tells of a stage; an event log has them all.
+_MAX_SCOPES = 1000
+
 #: A signature stays readable up to here; what is longer ends in a digest of the whole.
 _MAX_SCOPES_CHARS = 160
 
 _MIN_WEIGHT = 1e-6
 
+#: A larger spread says that the profiles merged under one loose signature are of unlike stages.
+#: Two that weigh alike have this spread when one costs three times the other: then their mean is
+#: twice the cheaper one, and a prediction wrong by more than a factor of two is worse than none.
+_MAX_LOOSE_SPREAD = 0.5
 
-def stage_signature(name: str, scopes: Sequence[str]) -> str:
+
+def stage_signature(name: str, scopes: Sequence[str], plan: str = "") -> str:
     """A text that is the same whenever the same stage of the same program runs.
 
     Args:
         name: Spark's stage name, ``count at /home/me/job.py:12``. The folder is dropped.
         scopes: of every RDD of the stage, sorted by RDD id, the name of its operation scope, or
-            the RDD's own name where it has no scope. Repeats beside each other count once.
+            the RDD's own name where it has no scope. Repeats beside each other count once, and
+            only the first 1000 count.
+        plan: number of the SQL query's plan (:func:`plan_number`), which tells stages of different
+            queries apart; empty where the stage belongs to no query.
 
     Returns:
         ``count at job.py:12 [Exchange > WholeStageCodegen]``. The line is kept, since it may be
         all that tells two stages apart; :func:`loose_signature` drops it.
     """
     names: list[str] = []
-    for scope in scopes:
+    for scope in scopes[:_MAX_SCOPES]:
         normal = _normal_scope(scope)
         if not names or names[-1] != normal:
             names.append(normal)
@@ -71,7 +84,19 @@ def stage_signature(name: str, scopes: Sequence[str]) -> str:
     if len(chain) > _MAX_SCOPES_CHARS:
         digest = hashlib.blake2b(chain.encode("utf-8", "replace"), digest_size=8).hexdigest()
         chain = f"{chain[:_MAX_SCOPES_CHARS]}... {digest}"
-    return f"{_normal_name(name)} [{chain}]"
+    query = f" in plan {plan}" if plan else ""
+    return f"{_normal_name(name)}{query} [{chain}]"
+
+
+def plan_number(description: str) -> str:
+    """A number for the text of a physical plan, the same in every run of the query.
+
+    Digits and spaces do not count: they are expression ids and how the text is set. The JVM makes
+    the same number of a running query.
+    """
+    text = description.encode("utf-8", "replace").translate(None, _PLAN_IDS)
+    digest = hashlib.sha256(text).digest()
+    return str(int.from_bytes(digest[:6], "big"))
 
 
 def loose_signature(signature: str) -> str:
@@ -245,8 +270,9 @@ def merge_profiles(profiles: Sequence[StageProfile], *, older_weight: float = 0.
 class StageProfiles:
     """The profiles of one file, found by signature.
 
-    A stage whose line moved is found by the rest of its signature; where several stages share
-    that rest, their merged profile is what there is to say.
+    A stage whose line moved, or whose query's plan changed, is found by the rest of its signature.
+    Where several stages share that rest, their merged profile is what there is to say, unless their
+    costs differ so much that it would describe none of them.
     """
 
     __slots__ = ("_exact", "_loose")
@@ -260,7 +286,8 @@ class StageProfiles:
             loose.setdefault(loose_signature(profile.signature), []).append(profile)
         self._exact = {key: merge_profiles(exact[key]) for key in sorted(exact)}
         # Namesakes on other lines are not older or newer, so they weigh alike.
-        self._loose = {k: merge_profiles(same, older_weight=1.0) for k, same in loose.items()}
+        merged = {k: merge_profiles(same, older_weight=1.0) for k, same in loose.items()}
+        self._loose = {k: p for k, p in merged.items() if p.cost_spread <= _MAX_LOOSE_SPREAD}
 
     def __len__(self) -> int:
         return len(self._exact)
@@ -271,7 +298,7 @@ class StageProfiles:
         return MappingProxyType(self._exact)
 
     def find(self, signature: str) -> StageProfile | None:
-        """The profile of that stage, else of its namesakes on other lines, else None."""
+        """The profile of that stage, else of its namesakes if they are alike, else None."""
         found = self._exact.get(signature)
         return found if found is not None else self._loose.get(loose_signature(signature))
 

@@ -88,6 +88,8 @@ class TaskSetSubmitted(Message, frozen=True, kw_only=True, tag="task_set"):
     name: str
     scopes: list[str]
     """Operation scopes of the stage's RDDs, by RDD id."""
+    plan: str = ""
+    """Number of the SQL query's plan, empty where the stage belongs to none."""
     inputs: SparseInputs | OuterInputs
     hosts: list[str]
     shuffle_types: list[ShuffleType]

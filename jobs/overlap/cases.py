@@ -42,8 +42,9 @@ TINY_STAGES = 200
 """Stages of the case ``tiny-stages``; each shuffles 16 rows."""
 
 SORT_ROWS_PER_TASK = 1_500_000
-"""Rows that a task of the memory-bound stage sorts: about 200 MB as Spark holds them. One such
-task fits the execution memory of an executor of 1 GiB, which is 434 MiB; two do not."""
+"""Rows of 13 numbers that a task of the memory-bound stage sorts: about 220 MB as Spark holds
+them. One such task fits the execution memory of an executor of 1 GiB, which is 434 MiB; two
+do not, and must spill."""
 
 SORTS_PER_HOST = 4
 """Tasks of the memory-bound stage for each host."""
@@ -151,9 +152,9 @@ def prepare_mixed(spark: SparkSession, setting: Setting, case: Case) -> Job:
     """A stage bound by CPU and memory, then one that fetches and computes."""
     tasks = SORTS_PER_HOST * len(setting.hosts)
     num_rows = round(SORT_ROWS_PER_TASK * tasks)
-    text = F.sha2(F.col("id").cast("string"), 256)
     rows = spark.range(0, num_rows, 1, tasks)
-    keyed = rows.select(F.xxhash64("id").alias("key"), text.alias("text"))
+    values = [(F.col("id") * number).alias(f"value_{number}") for number in range(1, 13)]
+    keyed = rows.select(F.xxhash64("id").alias("key"), *values)
     sort = keyed.sortWithinPartitions("key")._jdf.queryExecution().toRdd()
     read = prepare_balanced(spark, setting, case)
 
@@ -285,7 +286,8 @@ def _computing(setting: Setting, case: Case) -> work.Function:
 def _shuffle(rows: DataFrame, part: Column, tasks: int) -> DataFrame:
     """Rows of ROW_BYTES, moved so that partition ``part`` of ``tasks`` gets its own."""
     # Made from a column: the optimizer would compute a constant's length, and shuffle nothing.
-    payload = F.lpad(F.col("part").cast("string"), ROW_BYTES, "x").alias("payload")
+    digit = F.right(F.col("part").cast("string"), F.lit(1))
+    payload = F.repeat(digit, F.lit(ROW_BYTES)).alias("payload")
     parts = rows.select(part.alias("part"))
     moved = parts.select("part", payload).repartitionById(tasks, "part")
     return moved.select(F.length("payload").alias("bytes"))

@@ -34,6 +34,11 @@ class TaskRun:
 
     spilled_bytes: int
     jvm_cpu_s: float
+    """CPU time of the task's thread in the JVM; Python and garbage collection are not in it."""
+
+    gc_s: float
+    """Garbage collection of the executor while the task ran: every task running counts it."""
+
     fetch_wait_s: float
 
 
@@ -139,5 +144,6 @@ def _task(event: dict[str, Any]) -> TaskRun:
         local_bytes=read["Local Bytes Read"],
         spilled_bytes=metrics["Disk Bytes Spilled"],
         jvm_cpu_s=metrics["Executor CPU Time"] / 1e9,
+        gc_s=metrics["JVM GC Time"] / 1e3,
         fetch_wait_s=read["Fetch Wait Time"] / 1e3,
     )

@@ -105,4 +105,10 @@ def _io_bound_s(stage: StageRun, num_links: int, link_bytes_per_s: float) -> flo
 
 
 def _core_s(stage: StageRun) -> float:
-    return sum(task.jvm_cpu_s for task in stage.tasks)
+    """CPU time of the tasks' threads, and of the garbage collection beside them."""
+    busy_s = sum(task.finish_s - task.launch_s for task in stage.tasks)
+    num_hosts = len({task.host for task in stage.tasks}) or 1
+    # Tasks that run at the same time on a host all count the same collection.
+    at_once = max(1.0, busy_s / num_hosts / stage.elapsed_s) if stage.elapsed_s > 0 else 1.0
+    gc_s = sum(task.gc_s for task in stage.tasks) / at_once
+    return sum(task.jvm_cpu_s for task in stage.tasks) + gc_s

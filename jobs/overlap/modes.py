@@ -38,8 +38,6 @@ def spark_properties(
     Raises:
         ModeError: the mode is ``dagopt`` and its jar has not been built.
     """
-    # Seconds of start-up matter more here than the best code: many JVMs share few cores.
-    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     slots = STOCK_SLOTS.get(mode, 1)
     properties = {
         "spark.master": cluster.master_url,
@@ -47,8 +45,8 @@ def spark_properties(
         "spark.driver.bindAddress": cluster.driver_address,
         "spark.driver.memory": "1g",
         "spark.executor.memory": "1g",
-        "spark.driver.extraJavaOptions": java,
-        "spark.executor.extraJavaOptions": java,
+        # Several drivers start at a time on few cores: a quick start matters, not the best code.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.cores": str(slots),
         "spark.cores.max": str(slots * num_executors),
         "spark.dynamicAllocation.enabled": "false",

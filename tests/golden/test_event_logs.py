@@ -14,7 +14,7 @@ from dagopt.app.learn import learn
 from dagopt.events.profile_file import read_profile
 from dagopt.events.read import find_event_logs, read_trace
 from dagopt.events.trace import ApplicationTrace, StageTrace
-from dagopt.model.stage_profile import stage_signature
+from dagopt.model.stage_profile import plan_number, stage_signature
 
 LOGS = Path(__file__).parent / "event_log"
 JOBS = sorted(LOGS.glob("*-jobs.gz"))
@@ -74,10 +74,14 @@ def test_sums_equal_those_of_a_plain_json_parser(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", JOBS, ids=by_name)
-def test_the_live_name_and_scopes_give_the_same_signature(path: Path) -> None:
-    """What the JVM sends: StageInfo.name, and of rddInfos sorted by id the scope or the name."""
+def test_the_live_name_scopes_and_plan_give_the_same_signature(path: Path) -> None:
+    """What the JVM sends: StageInfo.name, of rddInfos sorted by id the scope or the name, the plan."""
     signatures = {stage.stage_id: stage.signature for stage in trace_of(path).stages}
+    plans: dict[str, str] = {}
     for event in events_of(path):
+        if event["Event"].endswith(".SparkListenerSQLExecutionStart"):
+            number = plan_number(event["physicalPlanDescription"])
+            plans[str(event["executionId"])] = number
         if event["Event"] != "SparkListenerStageSubmitted":
             continue
         info = event["Stage Info"]
@@ -85,7 +89,12 @@ def test_the_live_name_and_scopes_give_the_same_signature(path: Path) -> None:
         scopes = [
             json.loads(rdd["Scope"])["name"] if "Scope" in rdd else rdd["Name"] for rdd in rdds
         ]
-        assert stage_signature(info["Stage Name"], scopes) == signatures[info["Stage ID"]]
+        plan = plans.get(event["Properties"].get("spark.sql.execution.id", ""), "")
+        signature = stage_signature(info["Stage Name"], scopes, plan)
+        assert signature == signatures[info["Stage ID"]]
+    assert len(set(plans.values())) == 3
+    for number in plans.values():
+        assert any(f" in plan {number} [" in signature for signature in signatures.values())
 
 
 @pytest.mark.parametrize("path", JOBS, ids=by_name)

@@ -17,6 +17,8 @@ private[dagopt] final class Counters {
   val idleHoldMs = new AtomicLong()
   val gateNsTotal = new AtomicLong()
   val gateNsMax = new AtomicLong()
+  val gateNsLast = new AtomicLong()
+  val gateCpuNsLast = new AtomicLong()
   val gateCpuNsMax = new AtomicLong()
 
   private val threads = ManagementFactory.getThreadMXBean
@@ -31,6 +33,8 @@ private[dagopt] final class Counters {
    */
   def gateTook(ns: Long, cpuNs: Long): Unit = {
     gateNsTotal.addAndGet(ns)
+    gateNsLast.set(ns)
+    gateCpuNsLast.set(cpuNs)
     raise(gateNsMax, ns)
     raise(gateCpuNsMax, cpuNs)
   }
@@ -49,6 +53,8 @@ private[dagopt] final class Counters {
     "pins_expired" -> pinsExpired.get,
     "idle_hold_ms" -> idleHoldMs.get,
     "gate_ns_max" -> gateNsMax.get,
+    "gate_ns_last" -> gateNsLast.get,
+    "gate_cpu_ns_last" -> gateCpuNsLast.get,
     "gate_cpu_ns_max" -> gateCpuNsMax.get,
     "gate_ns_total" -> gateNsTotal.get,
     "messages_dropped" -> messagesDropped.get)

@@ -21,6 +21,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   private val switch = new Switch
   private val counters = new Counters
   private val executors = new ExecutorTable
+  private val plans = new SqlPlans
   private var sc: SparkContext = _
   private var conf: DagoptConf = _
   private var planner: PlannerProcess = _
@@ -41,7 +42,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
         switch.onOff(new Runnable { def run(): Unit = planner.close() })
         planner.start()
-        tap = new Tap(switch, executors, planner)
+        tap = new Tap(switch, executors, planner, plans)
         sc.listenerBus.addToQueue(tap, "dagopt")
         if (conf.probeEnabled) {
           forExecutors = Collections.singletonMap(Probe.IntervalKey, conf.probeIntervalMs.toString)
@@ -65,7 +66,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     }
 
   private def openGate(scheduler: TaskSchedulerImpl, appId: String): Unit = {
-    val opened = new Gate(sc, scheduler, conf, planner, counters, switch, executors)
+    val opened = new Gate(sc, scheduler, conf, planner, counters, switch, executors, plans)
     switch.onOff(new Runnable { def run(): Unit = opened.releaseAll(s"dagopt is off: ${switch.reason}") })
     val field = classOf[TaskSchedulerImpl].getDeclaredFields.find(_.getName.endsWith("schedulableBuilder")).get
     field.setAccessible(true)

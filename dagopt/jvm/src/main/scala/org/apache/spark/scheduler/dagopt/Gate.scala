@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.resource.ResourceProfile
-import org.apache.spark.scheduler.{Pool, Schedulable, SchedulableBuilder, TaskSchedulerImpl, TaskSetManager}
+import org.apache.spark.scheduler.{Pool, Schedulable, SchedulableBuilder, StageInfo, TaskSchedulerImpl, TaskSetManager}
 
 /** Shows every task set to the gate, after Spark's own builder has put it into its pool. */
 private[dagopt] final class GateBuilder(original: SchedulableBuilder, gate: Gate) extends SchedulableBuilder {
@@ -42,13 +42,16 @@ private[dagopt] final class Gate(
     val planner: PlannerProcess,
     val counters: Counters,
     switch: Switch,
-    val executors: ExecutorTable) extends Logging {
+    val executors: ExecutorTable,
+    plans: SqlPlans) extends Logging {
 
   private val inputs = new Inputs(sc, scheduler)
   val concurrency = new Concurrency(sc, scheduler, conf.slotsPerCore)
   private val sets = new ConcurrentHashMap[SetKey, HeldSet]()
   @volatile private var ready = false
   @volatile private var lastStage = -1
+  /** Stages that served to warm up: the first one, and the first that reads a shuffle. */
+  private var lookedAt = 0
   /** Task sets in a row that the planner did not answer in time. The gate's thread. */
   private var unanswered = 0
 
@@ -64,6 +67,7 @@ private[dagopt] final class Gate(
   private val watchdog = new Watchdog(this)
 
   def start(): Unit = {
+    summing.prestartAllCoreThreads()
     post("loading dagopt's classes")(WarmUp.run())
     timer.scheduleWithFixedDelay(
       new Runnable { def run(): Unit = switch.guard("the watchdog")(watchdog.tick(System.nanoTime())) },
@@ -99,8 +103,12 @@ private[dagopt] final class Gate(
     if (ready && mayHold(manager)) {
       scheduler.dagScheduler.stageIdToStage.get(manager.stageId).foreach { stage =>
         val lineage = Lineage.of(stage.rdd)
+        if (lookedAt == 0 || lookedAt == 1 && lineage.shuffles.nonEmpty) {
+          lookedAt += 1
+          post("warming up")(WarmUp.look(stage.rdd, scheduler))
+        }
         if (lineage.reads && !inputs.isSmall(lineage, manager, conf.minInputBytes)) {
-          follow(manager, stage.name, lineage)
+          follow(manager, stage.latestInfo, lineage)
         }
       }
     }
@@ -119,9 +127,9 @@ private[dagopt] final class Gate(
         Gate.StreamingProperties.forall(name => properties.getProperty(name) == null))
   }
 
-  private def follow(manager: TaskSetManager, stageName: String, lineage: Lineage): Unit = {
+  private def follow(manager: TaskSetManager, stage: StageInfo, lineage: Lineage): Unit = {
     val key = SetKey(manager.stageId, manager.taskSet.stageAttemptId)
-    val set = new HeldSet(key, manager, conf.mode == "on", stageName, System.currentTimeMillis(),
+    val set = new HeldSet(key, manager, conf.mode == "on", stage, System.currentTimeMillis(),
       concurrency.canRaise)
     lastStage = math.max(lastStage, key.stage)
     if (set.holds) {
@@ -156,7 +164,7 @@ private[dagopt] final class Gate(
       if (found.total < conf.minInputBytes) {
         post("releasing a small task set") { giveBack(set, null); forget(set, tell = false) }
       } else {
-        val sent = set.introduce(planner, Messages.taskSet(set, found, lineage.scopes))
+        val sent = set.introduce(planner, Messages.taskSet(set, found, plans.of(set.manager.taskSet.properties)))
         post("telling the planner of a task set") {
           if (sent) set.toldNs = System.nanoTime()
           else { fallBack(set, "the planner does not read its messages"); forget(set, tell = false) }

@@ -5,7 +5,7 @@ import java.util.concurrent.ScheduledFuture
 
 import scala.collection.mutable
 
-import org.apache.spark.scheduler.TaskSetManager
+import org.apache.spark.scheduler.{StageInfo, TaskSetManager}
 
 /**
  * A task set that the planner was told of, and what is held of it.
@@ -22,7 +22,7 @@ private[dagopt] final class HeldSet(
     val key: SetKey,
     val manager: TaskSetManager,
     val holds: Boolean,
-    val stageName: String,
+    val stage: StageInfo,
     val submittedMs: Long,
     val canRaise: Boolean) {
 

@@ -24,9 +24,6 @@ private[dagopt] final class Lineage private (
   /** False if no task reads anything whose place or size could be known. */
   def reads: Boolean = shuffles.nonEmpty || sources.nonEmpty || anyCached || tooLong
 
-  /** Names of the operations, as in the user interface. */
-  def scopes: Seq[String] = rdds.flatMap(_.scope.map(_.name)).distinct.take(Lineage.MaxScopes)
-
   /**
    * Whether the inputs are so few that they can be summed at once, on the scheduling thread: at
    * most [[Lineage.SmallProduct]] blocks, and as many steps through the lineage.
@@ -46,13 +43,7 @@ private[dagopt] final class Lineage private (
       // The more shuffles, the fewer blocks of each, so that a union of hundreds costs no more.
       val side = math.max(2, (Lineage.SampledSide / math.sqrt(shuffles.length.toDouble)).toInt)
       tracker.shuffleStatuses.get(shuffle.shuffleId).fold(0.0) { status =>
-        val reducers = MapOutputs.spread(shuffle.partitioner.numPartitions, side)
-        status.withMapStatuses { statuses =>
-          val maps = MapOutputs.spread(statuses.length, side).map(statuses(_)).filter(_ != null)
-          val seen = maps.map(map => reducers.map(r => map.getSizeForBlock(r).toDouble).sum).sum
-          val blocks = statuses.length.toDouble * shuffle.partitioner.numPartitions
-          if (maps.isEmpty || reducers.isEmpty) 0.0 else seen * blocks / (maps.length * reducers.length)
-        }
+        status.withMapStatuses(MapOutputs.estimate(_, shuffle.partitioner.numPartitions, side))
       }
     }.sum)
 
@@ -67,7 +58,6 @@ private[dagopt] object Lineage {
   /** Of one shuffle so many maps and so many reducers are looked at. */
   private val SampledSide = 16
   private val MaxRdds = 1000
-  private val MaxScopes = 50
 
   def of(last: RDD[_]): Lineage = {
     val seen = mutable.HashSet[Int](last.id)

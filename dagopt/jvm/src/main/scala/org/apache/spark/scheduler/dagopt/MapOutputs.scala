@@ -66,6 +66,26 @@ private[dagopt] object MapOutputs {
     if (n <= count) 0 until n
     else (0 until count).map(i => (i.toLong * n / count).toInt)
 
+  /** The bytes of all blocks, told by those of `side` maps and `side` reducers. */
+  def estimate(statuses: Array[MapStatus], numReducers: Int, side: Int): Double = {
+    val maps = math.min(side, statuses.length)
+    val reducers = math.min(side, numReducers)
+    var bytes = 0.0
+    var seen = 0
+    var i = 0
+    while (i < maps) {
+      val status = statuses((i.toLong * statuses.length / maps).toInt)
+      var j = 0
+      while (j < reducers && status != null) {
+        bytes += status.getSizeForBlock((j.toLong * numReducers / reducers).toInt)
+        seen += 1
+        j += 1
+      }
+      i += 1
+    }
+    if (seen == 0) 0.0 else bytes * statuses.length * numReducers / seen
+  }
+
   /** None if the tracker does not know the shuffle (any more). */
   def of(tracker: MapOutputTrackerMaster, shuffleId: Int, numReducers: Int, hosts: Hosts): Option[MapOutputs] =
     tracker.shuffleStatuses.get(shuffleId).map { status =>

@@ -1,7 +1,7 @@
 package org.apache.spark.scheduler.dagopt
 
 import org.apache.spark.executor.TaskMetrics
-import org.apache.spark.scheduler.TaskInfo
+import org.apache.spark.scheduler.{StageInfo, TaskInfo}
 
 /** What the planner is told, one function a message. Times are epoch milliseconds of the driver. */
 private[dagopt] object Messages {
@@ -29,15 +29,16 @@ private[dagopt] object Messages {
     json.writeStringField("executor", executor)
   }
 
-  def taskSet(set: HeldSet, inputs: TaskInputs, scopes: Seq[String]): Array[Byte] =
+  def taskSet(set: HeldSet, inputs: TaskInputs, plan: String): Array[Byte] =
     Wire.line("task_set", 64 * 1024) { json =>
       val properties = set.manager.taskSet.properties
       val pool = if (properties == null) null else properties.getProperty("spark.scheduler.pool")
       json.writeNumberField("time_ms", set.submittedMs)
       Wire.key(json, set.key)
       json.writeNumberField("num_tasks", set.numTasks)
-      json.writeStringField("name", set.stageName)
-      Wire.strings(json, "scopes", scopes)
+      json.writeStringField("name", set.stage.name)
+      json.writeStringField("plan", plan)
+      Wire.strings(json, "scopes", scopes(set.stage))
       // Spark calls it the priority of a task set: the job that submitted it.
       json.writeNumberField("job", set.manager.taskSet.priority)
       json.writeStringField("pool", if (pool == null) "default" else pool)
@@ -46,6 +47,12 @@ private[dagopt] object Messages {
       json.writeBooleanField("preferred", set.manager.tasks.exists(_.preferredLocations.nonEmpty))
       inputs.write(json)
     }
+
+  /** Of every RDD of the stage, by its id: the operation that made it, as in the user interface. */
+  private def scopes(stage: StageInfo): Seq[String] =
+    stage.rddInfos.sortBy(_.id).take(MaxScopes).map(rdd => rdd.scope.map(_.name).getOrElse(rdd.name)).toSeq
+
+  private val MaxScopes = 1000
 
   def taskStarted(key: SetKey, info: TaskInfo): Array[Byte] = Wire.line("task_started") { json =>
     json.writeNumberField("time_ms", info.launchTime)

@@ -40,7 +40,8 @@ private[dagopt] final class ExecutorTable {
  * nothing here, and nothing here delays others. Constant work an event. Every method catches
  * Throwable: Spark stops the application for a LinkageError out of a listener.
  */
-private[dagopt] final class Tap(switch: Switch, executors: ExecutorTable, planner: PlannerProcess)
+private[dagopt] final class Tap(
+    switch: Switch, executors: ExecutorTable, planner: PlannerProcess, plans: SqlPlans)
     extends SparkListener {
 
   @volatile private var gate: Gate = _
@@ -78,6 +79,8 @@ private[dagopt] final class Tap(switch: Switch, executors: ExecutorTable, planne
       gate.executorRemoved(event.executorId)
     }
   }
+
+  override def onOtherEvent(event: SparkListenerEvent): Unit = guard(plans.heard(event))
 
   private def known(stage: Int, attempt: Int): HeldSet =
     if (gate == null) null else gate.find(SetKey(stage, attempt))

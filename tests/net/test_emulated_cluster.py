@@ -1,0 +1,229 @@
+"""The emulated cluster comes up, its links have the rate asked for, and nothing is left behind.
+
+Times are compared with each other only: the machine's own speed must not matter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs import emulated_cluster
+from jobs.emulated_cluster import (
+    ADDRESSES,
+    ClusterError,
+    EmulatedCluster,
+    HostSpec,
+    check_machine,
+    choose_subnet,
+)
+
+try:
+    check_machine()
+    UNABLE = ""
+except ClusterError as error:
+    UNABLE = str(error)
+
+pytestmark = [pytest.mark.net, pytest.mark.skipif(bool(UNABLE), reason=UNABLE)]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+SLOW_MBIT, FAST_MBIT = 20.0, 80.0
+
+DRIVER = """
+import json, sys, time
+from pyspark.sql import SparkSession, functions as F
+
+conf, commands = json.loads(sys.argv[1]), sys.stdin
+spark = SparkSession.builder.config(map=conf).getOrCreate()
+payload = F.lpad(F.col("part").cast("string"), 100_000, "x").alias("payload")
+parts = spark.range(0, 160, 1, 2).select(F.pmod(F.col("id"), F.lit(2)).cast("int").alias("part"))
+moved = parts.select("part", payload).repartitionById(2, "part")
+result = moved.agg(F.sum(F.length("payload")).alias("bytes"))
+total = result.collect()[0].bytes  # writes the map outputs, and warms up
+print(json.dumps({"bytes": total}), flush=True)
+for line in commands:
+    start_s = time.monotonic()
+    result.collect()
+    print(json.dumps({"elapsed_s": time.monotonic() - start_s}), flush=True)
+spark.stop()
+"""
+
+HOLD = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from jobs.emulated_cluster import EmulatedCluster, HostSpec
+
+with EmulatedCluster([HostSpec(name="h1")], link_mbit=100, work_dir=Path(sys.argv[2])) as cluster:
+    print(cluster.driver_address, flush=True)
+    time.sleep(600)
+"""
+
+
+def traces(pid: int) -> list[str]:
+    """What a cluster of this process has on the machine: namespaces, links and processes."""
+    spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    links = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True)
+    found = re.findall(rf"\b(?:dagopt-{pid}-\w+|dgo{pid}\w+)", spaces.stdout + links.stdout)
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environment = entry.read_bytes()
+        except OSError:
+            continue
+        if f"/cluster-of-{pid}/".encode() in environment:
+            found.append(f"process {entry.parent.name}")
+    return found
+
+
+def await_nothing(pid: int) -> list[str]:
+    deadline_s = time.monotonic() + 30
+    while traces(pid) and time.monotonic() < deadline_s:
+        time.sleep(0.2)
+    return traces(pid)
+
+
+def test_a_shuffle_runs_at_the_rate_of_the_links_and_nothing_is_left(tmp_path: Path) -> None:
+    hosts = [HostSpec(name="h1", physical_core=0), HostSpec(name="h2")]
+    work_dir = tmp_path / f"cluster-of-{os.getpid()}"
+    with EmulatedCluster(hosts, link_mbit=FAST_MBIT, work_dir=work_dir) as cluster:
+        assert traces(os.getpid())
+        conf = {
+            "spark.master": cluster.master_url,
+            "spark.driver.host": cluster.driver_address,
+            "spark.driver.bindAddress": cluster.driver_address,
+            "spark.executor.cores": "1",
+            "spark.cores.max": "2",
+            "spark.executor.memory": "512m",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.shuffle.compress": "false",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.ui.enabled": "false",
+        }
+        driver = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, json.dumps(conf)],
+            env=cluster.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert driver.stdin is not None
+            assert driver.stdout is not None
+            assert json.loads(driver.stdout.readline())["bytes"] == 16_000_000
+
+            elapsed_s, moved_bytes = {}, {}
+            for link_mbit in (FAST_MBIT, SLOW_MBIT):
+                cluster.shape(link_mbit)
+                before = cluster.link_count("h1").in_bytes
+                driver.stdin.write("run\n")
+                driver.stdin.flush()
+                elapsed_s[link_mbit] = json.loads(driver.stdout.readline())["elapsed_s"]
+                moved_bytes[link_mbit] = cluster.link_count("h1").in_bytes - before
+            driver.stdin.close()
+            assert driver.wait(timeout=60) == 0
+        finally:
+            driver.kill()
+            driver.wait()
+            driver.stdout.close()
+
+    # Half of a host's 8 MB lies on the other host.
+    for link_mbit, count in moved_bytes.items():
+        assert 4_000_000 <= count <= 6_000_000
+        assert elapsed_s[link_mbit] >= 4_000_000 * 8 / (link_mbit * 1e6) * 0.9
+    # 1.6 s against 0.4 s, and the same overhead in both.
+    assert elapsed_s[SLOW_MBIT] >= 1.3 * elapsed_s[FAST_MBIT]
+    assert await_nothing(os.getpid()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    process = start_holder(tmp_path)
+    assert traces(process.pid)
+    process.send_signal(number)
+    assert process.wait(timeout=60) != 0
+    assert await_nothing(process.pid) == []
+
+
+def test_what_a_killed_cluster_leaves_goes_with_the_next_start(tmp_path: Path) -> None:
+    process = start_holder(tmp_path)
+    process.kill()
+    process.wait()
+    assert traces(process.pid)  # nobody could remove the network
+    emulated_cluster.remove_leftovers()
+    assert await_nothing(process.pid) == []
+
+
+def test_a_living_cluster_is_not_a_leftover(tmp_path: Path) -> None:
+    process = start_holder(tmp_path)
+    before = traces(process.pid)
+    emulated_cluster.remove_leftovers()
+    assert set(traces(process.pid)) >= {name for name in before if "process" not in name}
+    process.terminate()
+    process.wait(timeout=60)
+    assert await_nothing(process.pid) == []
+
+
+def test_two_clusters_get_different_addresses(tmp_path: Path) -> None:
+    first, second = start_holder(tmp_path / "a"), start_holder(tmp_path / "b")
+    addresses = {(tmp_path / name / "address").read_text() for name in ("a", "b")}
+    for process in (first, second):
+        process.terminate()
+        process.wait(timeout=60)
+    assert len(addresses) == 2
+    assert await_nothing(first.pid) + await_nothing(second.pid) == []
+
+
+def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
+    cluster = EmulatedCluster(
+        [HostSpec(name="h1")],
+        link_mbit=100,
+        work_dir=tmp_path / f"cluster-of-{os.getpid()}",
+        spark_home=tmp_path,
+    )
+    with pytest.raises((ClusterError, FileNotFoundError)), cluster:
+        raise AssertionError("there is no Spark in an empty folder")
+    assert await_nothing(os.getpid()) == []
+
+
+def test_a_subnet_in_use_is_refused() -> None:
+    with pytest.raises(ClusterError, match=r"subnet 127\.0\.0\.0/24 is in use on this machine"):
+        choose_subnet("127.0.0.0/24")
+    with pytest.raises(ClusterError, match="expected a /24"):
+        choose_subnet("198.18.0.0/16")
+    assert choose_subnet().subnet_of(ADDRESSES)
+
+
+def test_wrong_hosts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="1 to 200 hosts with different names"):
+        EmulatedCluster([], link_mbit=100, work_dir=tmp_path)
+    with pytest.raises(ClusterError, match="link_mbit is 0, must be > 0"):
+        EmulatedCluster([HostSpec(name="h1")], link_mbit=0, work_dir=tmp_path)
+
+
+def start_holder(folder: Path) -> subprocess.Popen[str]:
+    """A process that has a cluster and waits; its address is in ``folder``."""
+    folder.mkdir(exist_ok=True)
+    # The shell's pid is the holder's, after exec: so its folder can carry it.
+    script = 'mkdir -p "$2/cluster-of-$$" && exec "$0" -c "$1" "$3" "$2/cluster-of-$$/work"'
+    process = subprocess.Popen(
+        ["sh", "-c", script, sys.executable, HOLD, str(folder), str(REPOSITORY)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    process.stdout.close()
+    assert address, "the cluster did not come up"
+    (folder / "address").write_text(address)
+    return process
