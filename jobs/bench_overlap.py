@@ -29,10 +29,10 @@ from jobs.overlap.report import measurement_table, verdict_table, verdicts  # no
 from jobs.overlap.runner import Plan, RunError, run_case  # noqa: E402
 
 
-def _names(allowed: tuple[str, ...]) -> click.ParamType:
+def _names(allowed: tuple[str, ...]) -> click.ParamType[tuple[str, ...]]:
     """A comma-separated list of some of these names."""
 
-    class Names(click.ParamType):
+    class Names(click.ParamType[tuple[str, ...]]):
         name = "names"
 
         def convert(

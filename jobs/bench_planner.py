@@ -190,7 +190,7 @@ def main(output: Path, one: str | None, *, gate: bool) -> None:
     rows: list[dict[str, Any]] = []
     console = Console(stderr=True)
     for name in track(list(CASES), description="planning", console=console):
-        kind, num_tasks, num_hosts = CASES[name]
+        _, num_tasks, num_hosts = CASES[name]
         measured = in_own_process("--one", name)
         rows.append(
             {

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 LINK_PREFIX = "dgo"
 NAMESPACE_PREFIX = "dagopt-"
-ADDRESSES = ipaddress.ip_network("198.18.0.0/15")
+ADDRESSES = ipaddress.IPv4Network("198.18.0.0/15")
 """Set apart for benchmarks (RFC 2544): neither public nor a usual private network."""
 
 START_S = 60.0
@@ -122,7 +122,7 @@ class EmulatedCluster:
 
     # Public functions
 
-    def __enter__(self) -> EmulatedCluster:
+    def __enter__(self) -> EmulatedCluster:  # noqa: PYI034  Self needs Python 3.11
         check_machine()
         remove_leftovers()
         self._catch_signals()
@@ -257,8 +257,8 @@ class EmulatedCluster:
     def _shape_host(self, name: str, verb: str) -> None:
         # The burst must hold one offloaded packet (64 KiB) and a timer tick's worth of bytes.
         burst_bytes = max(64 * 1024, int(self.link_mbit * 1e6 / 8 * 0.01))
-        rule = ("root", "tbf", "rate", f"{self.link_mbit * 1000:.0f}kbit")
-        rule += ("burst", str(burst_bytes), "latency", "400ms")
+        rate = f"{self.link_mbit * 1000:.0f}kbit"
+        rule = ["root", "tbf", "rate", rate, "burst", str(burst_bytes), "latency", "400ms"]
         _run("tc", "qdisc", verb, "dev", self._cable(name), *rule)
         _run("tc", "-n", self._namespace(name), "qdisc", verb, "dev", "eth0", *rule)
 
@@ -292,7 +292,7 @@ class EmulatedCluster:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads here
             )
         hand_on_priority(self._processes[role].pid)
 
@@ -395,9 +395,13 @@ def remove_leftovers() -> None:
 
 
 def _cluster_pids() -> set[int]:
-    names = " ".join([*_namespaces(), *os.listdir("/sys/class/net")])
+    names = " ".join([*_namespaces(), *_links()])
     found = re.findall(rf"\b(?:{LINK_PREFIX}(\d+)(?:br|v\d+)|{NAMESPACE_PREFIX}(\d+)-)", names)
     return {int(link or space) for link, space in found}
+
+
+def _links() -> list[str]:
+    return [link.name for link in Path("/sys/class/net").iterdir()]
 
 
 def _namespaces() -> list[str]:
@@ -411,7 +415,7 @@ def _remove_network(pid: int) -> None:
         for process in _run("ip", "netns", "pids", space, check=False).split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(process), signal.SIGKILL)
-    for link in os.listdir("/sys/class/net"):
+    for link in _links():
         if re.fullmatch(rf"{LINK_PREFIX}{pid}(br|v\d+)", link):
             _run("ip", "link", "del", link, check=False)
     for space in spaces:

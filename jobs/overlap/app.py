@@ -43,7 +43,7 @@ def main() -> None:
         for line in sys.stdin:
             try:
                 _answer(answers, {"ok": True, **session.handle(json.loads(line))})
-            except Exception as error:  # told to the benchmark, which goes on with other modes
+            except Exception as error:  # noqa: BLE001, PERF203  told to the benchmark, which goes on with other modes
                 traceback.print_exc()
                 _answer(answers, {"ok": False, "error": f"{type(error).__name__}: {error}"[:2000]})
     finally:
@@ -76,10 +76,11 @@ class Session:
         return {"core_s": core_s, "idle_hold_s": idle_hold_s, "report": after}
 
     def _report(self) -> dict[str, Any]:
-        if "dagopt" not in self._spark.conf.get("spark.plugins", ""):
+        if "dagopt" not in (self._spark.conf.get("spark.plugins", "") or ""):
             return {}
         jvm = self._spark.sparkContext._jvm
-        assert jvm is not None
+        if jvm is None:
+            raise RuntimeError("the session has no JVM")
         text = jvm.org.apache.spark.scheduler.dagopt.Dagopt.reportJson()
         report: dict[str, Any] = json.loads(text)
         return report

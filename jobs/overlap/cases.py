@@ -252,7 +252,8 @@ def release_executors(spark: SparkSession, addresses: tuple[str, ...]) -> None:
     """Give back the executors on these hosts, and do not ask for others."""
     context = spark.sparkContext._jsc.sc()
     jvm = spark.sparkContext._jvm
-    assert jvm is not None
+    if jvm is None:
+        raise RuntimeError("the session has no JVM")
     infos = context.statusStore().executorList(True)
     ids = [
         info.id()

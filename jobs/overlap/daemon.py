@@ -6,8 +6,8 @@ benchmark spends a second of CPU time on them, on the few cores that all share.
 
 from __future__ import annotations
 
-import pandas as _pandas  # noqa: F401
-import pyarrow as _pyarrow  # noqa: F401
+import pandas as pd  # noqa: F401
+import pyarrow as pa  # noqa: F401
 from pyspark import daemon
 
 if __name__ == "__main__":

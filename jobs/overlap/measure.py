@@ -65,11 +65,14 @@ def measure(
     """Numbers of one run.
 
     Args:
+        case: name of the case.
+        mode: name of the mode.
         stages: the stages that ran, in order.
         num_hosts: hosts that run tasks, one core each.
         num_sources: hosts that hold the map outputs.
         link_bytes_per_s: rate of every link, each direction.
         core_s: core seconds that the tasks of the last stage counted themselves.
+        idle_hold_s: slot seconds that idled because of holds.
         span: take the time from the first submission to the last completion, as for many small
             stages, where what lies between them counts; else the sum of the stages' times.
     """

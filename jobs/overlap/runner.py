@@ -70,8 +70,8 @@ class Application:
 
     def ask(self, command: dict[str, str] | None = None) -> dict[str, Any]:
         """Send a command, if any, and wait for the answer."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
+        if self.process.stdin is None or self.process.stdout is None:
+            raise RunError(f"{self.mode}: the application has no pipes")
         if command is not None:
             self.process.stdin.write(json.dumps(command) + "\n")
             self.process.stdin.flush()
@@ -83,8 +83,8 @@ class Application:
 
     def stop(self) -> None:
         """Let the application end, which completes its event log."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=STOP_S)
         except subprocess.TimeoutExpired:

@@ -32,16 +32,18 @@ def hold_core(core_dir: str, core_s: float) -> Function:
 
     def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import fcntl
-        import os
         import time
+        from pathlib import Path
 
         import pyarrow as pa
 
         total_bytes = sum(sum(batch["bytes"].to_pylist()) for batch in batches)
-        name = os.path.join(
-            core_dir, "".join(filter(str.isdigit, os.readlink("/proc/self/ns/net")))
-        )
-        with open(f"{name}.queue", "w") as queue, open(f"{name}.core", "w") as core:
+        host = "".join(filter(str.isdigit, str(Path("/proc/self/ns/net").readlink())))
+        name = Path(core_dir) / host
+        with (
+            name.with_suffix(".queue").open("w") as queue,
+            name.with_suffix(".core").open("w") as core,
+        ):
             for _ in range(num_quanta):
                 fcntl.flock(queue, fcntl.LOCK_EX)
                 fcntl.flock(core, fcntl.LOCK_EX)

@@ -165,7 +165,7 @@ def main_source(inputs: TaskInputs) -> NDArray[np.int64]:
     if (np.diff(pairs) <= 0).any():
         # Some row names a host twice, or out of order.
         pairs, where = np.unique(pairs, return_inverse=True)
-        sums = np.bincount(where, weights=inputs.bytes_, minlength=pairs.size)
+        sums = np.bincount(where, weights=inputs.bytes_, minlength=pairs.size).astype(np.float64)
     pair_rows, pair_hosts = np.divmod(pairs, num_hosts)
     heavy = sums > _MAIN * inputs.task_bytes[pair_rows]
     out[pair_rows[heavy]] = pair_hosts[heavy]
