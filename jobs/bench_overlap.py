@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -21,40 +21,44 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))  # started by path, so only its own folder is on the path
 
-from jobs.emulated_cluster import ClusterError, check_machine  # noqa: E402
-from jobs.overlap.cases import CASES  # noqa: E402
+from jobs.emulated_network import ClusterError, check_machine  # noqa: E402
+from jobs.overlap.cases import CASES, Case  # noqa: E402
 from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
-from jobs.overlap.runner import Plan, RunError, run_case  # noqa: E402
+from jobs.overlap.runner import Plan, run_case  # noqa: E402
+from jobs.overlap.tpch import TPCH, run_tpch, tpch_steps, tpch_table  # noqa: E402
+
+Callback = Callable[[click.Context, click.Parameter, str], tuple[str, ...]]
 
 
-def _names(allowed: tuple[str, ...]) -> click.ParamType[tuple[str, ...]]:
-    """A comma-separated list of some of these names."""
+def _names(*allowed: str) -> Callback:
+    """Reads a list of some of these names, with commas or spaces between them."""
 
-    class Names(click.ParamType[tuple[str, ...]]):
-        name = "names"
+    def parse(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(text.replace(",", " ").split()))
+        for name in names:
+            if name not in allowed:
+                raise click.BadParameter(f"{name!r} is not one of {', '.join(allowed)}")
+        return names
 
-        def convert(
-            self, value: object, param: click.Parameter | None, ctx: click.Context | None
-        ) -> tuple[str, ...]:
-            if isinstance(value, tuple):
-                return value
-            names = tuple(name for name in str(value).replace(",", " ").split() if name)
-            for name in names:
-                if name not in allowed:
-                    self.fail(f"{name!r} is not one of {', '.join(allowed)}", param, ctx)
-            return names
-
-    return Names()
+    return parse
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
 @click.option(
-    "--cases", type=_names((*CASES,)), envvar="CASES", default=",".join(CASES), help="What to run."
+    "--cases",
+    callback=_names(*CASES, TPCH),
+    envvar="CASES",
+    default=",".join(CASES),
+    help=f"What to run, of these and {TPCH}.",
 )
 @click.option(
-    "--modes", type=_names(MODES), envvar="MODES", default=",".join(MODES), help="Modes to compare."
+    "--modes",
+    callback=_names(*MODES),
+    envvar="MODES",
+    default=",".join(MODES),
+    help="Modes to compare.",
 )
 @click.option(
     "--num-hosts",
@@ -91,6 +95,13 @@ def _names(allowed: tuple[str, ...]) -> click.ParamType[tuple[str, ...]]:
     default=4.0,
     help="Fetch of a task in units of spark.reducer.maxSizeInFlight; 0: Spark's default of 48m.",
 )
+@click.option(
+    "--tpch-scale",
+    type=click.FloatRange(0, min_open=True),
+    envvar="TPCH_SCALE",
+    default=1.0,
+    help="Scale factor of the case tpch.",
+)
 @click.option("--subnet", envvar="SUBNET", help="A free /24 [default: one of 198.18.0.0/15].")
 @click.option(
     "--out",
@@ -106,6 +117,7 @@ def main(
     repetitions: int,
     scale: float,
     windows_per_fetch: float,
+    tpch_scale: float,
     subnet: str | None,
     out: Path,
 ) -> None:
@@ -130,51 +142,55 @@ def main(
         subnet=subnet,
     )
     console = Console()
-    measurements, failures = _run_all(cases, plan, console)
-    console.print(measurement_table(measurements))
-    console.print(verdict_table(verdicts(measurements)))
+    failures: list[str] = []
+    measurements = _run_cases([CASES[name] for name in cases if name != TPCH], plan, failures)
+    if measurements:
+        rows = json.dumps([row.row() for row in measurements], indent=1)
+        (out / "overlap.json").write_text(f"{rows}\n", encoding="utf-8")
+        console.print(measurement_table(measurements))
+        console.print(verdict_table(verdicts(measurements)))
+        console.print(f"Wrote {out / 'overlap.json'}")
+    if TPCH in cases:
+        with _Steps(tpch_steps(plan)) as step:
+            queries = run_tpch(plan, tpch_scale, step, failures)
+        console.print(tpch_table(queries))
+        console.print(f"Wrote {out / 'tpch.json'}")
     for failure in failures:
         console.print(f"[red]failed:[/] {failure}")
-    console.print(f"Wrote {out / 'overlap.json'}")
     sys.exit(1 if failures else 0)
 
 
-def _run_all(
-    cases: tuple[str, ...], plan: Plan, console: Console
-) -> tuple[list[Measurement], list[str]]:
-    """Run every case; one that fails is told at the end, and the others go on."""
+class _Steps:
+    """A progress bar that is told what begins."""
+
+    def __init__(self, num_steps: int) -> None:
+        self._bar = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._task = self._bar.add_task("starting", total=num_steps, completed=-1)
+
+    def __enter__(self) -> Callable[[str], None]:
+        self._bar.start()
+        return lambda text: self._bar.update(self._task, advance=1, description=text)
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.update(self._task, advance=1, description="done")
+        self._bar.stop()
+
+
+def _run_cases(cases: list[Case], plan: Plan, failures: list[str]) -> list[Measurement]:
+    """Run every case; what fails is told at the end, and the others go on."""
     measurements: list[Measurement] = []
-    failures: list[str] = []
     num_steps = sum(
-        1 + len(set(plan.modes) & set(CASES[case].modes)) * (1 + plan.repetitions) for case in cases
+        1 + len(set(plan.modes) & set(case.modes)) * (1 + plan.repetitions) for case in cases
     )
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("starting", total=num_steps)
-        done = -1
-
-        def step(text: str) -> None:
-            nonlocal done
-            done += 1
-            progress.update(bar, completed=done, description=text)
-
-        for name in cases:
-            start_s = time.monotonic()
-            try:
-                measurements += run_case(CASES[name], plan, step)
-            except (ClusterError, RunError) as error:
-                failures.append(str(error))
-            console.print(f"{name}: {time.monotonic() - start_s:.0f} s")
-            rows = [row.row() for row in measurements]
-            text = json.dumps(rows, indent=1) + "\n"
-            (plan.out_dir / "overlap.json").write_text(text, encoding="utf-8")
-        progress.update(bar, completed=num_steps, description="done")
-    return measurements, failures
+    with _Steps(num_steps) as step:
+        for case in cases:
+            measurements += run_case(case, plan, step, failures)
+    return measurements
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """An emulated Spark cluster on one machine: hosts in network namespaces, links of a given rate.
 
-Every host is a network namespace with one virtual cable into a bridge; both directions of the
-cable are shaped with ``tc tbf``. A real Spark standalone master runs on the bridge's address,
-where the driver runs too, and a real worker in every namespace.
+The network is that of :mod:`jobs.emulated_network`. A real Spark standalone master runs on the
+bridge's address, where the driver runs too, and a real worker in every namespace.
 
 Emulated: addresses, link rates in both directions, sockets, shuffles, the external shuffle
 service. Optionally each host is pinned to one physical core. Not emulated: disks, memory, link
@@ -18,12 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ipaddress
-import itertools
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -32,26 +27,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.emulated_network import ClusterError, EmulatedNetwork, check_machine, remove_leftovers
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
-LINK_PREFIX = "dgo"
-NAMESPACE_PREFIX = "dagopt-"
-ADDRESSES = ipaddress.IPv4Network("198.18.0.0/15")
-"""Set apart for benchmarks (RFC 2544): neither public nor a usual private network."""
-
-START_S = 60.0
+START_S = 180.0
 """Longest wait for a master or a worker to come up."""
 
 STOP_S = 10.0
 """Longest wait for a process to end by itself before it is killed."""
 
 PR_SET_PDEATHSIG = 1
-
-
-class ClusterError(Exception):
-    """The emulated cluster cannot be made on this machine; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +60,6 @@ class HostSpec:
 
     shuffle_service: bool = False
     """Whether the worker serves map outputs of executors that have gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkCount:
-    """Bytes that crossed one host's link since it was made, protocol headers included."""
-
-    in_bytes: int
-    out_bytes: int
 
 
 class EmulatedCluster:
@@ -104,19 +84,12 @@ class EmulatedCluster:
         python: str | None = None,
         subnet: str | None = None,
     ) -> None:
-        if not 1 <= len(hosts) <= 200 or len({host.name for host in hosts}) != len(hosts):
-            raise ClusterError("hosts: expected 1 to 200 hosts with different names")
-        if link_mbit <= 0:
-            raise ClusterError(f"link_mbit is {link_mbit}, must be > 0")
-        self.hosts = {host.name: host for host in hosts}
-        self.link_mbit = link_mbit
+        names = [host.name for host in hosts]
+        self.network = EmulatedNetwork(names, link_mbit=link_mbit, subnet=subnet)
+        self.hosts = dict(zip(names, hosts, strict=True))
         self.work_dir = work_dir.resolve()
         self.spark_home = spark_home or default_spark_home()
         self._python = python
-        self._subnet_wish = subnet
-        self._pid = os.getpid()
-        self._bridge = f"{LINK_PREFIX}{self._pid}br"
-        self._index = {name: number for number, name in enumerate(self.hosts, start=1)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._old_handlers: dict[int, signal._HANDLER] = {}
 
@@ -127,7 +100,7 @@ class EmulatedCluster:
         remove_leftovers()
         self._catch_signals()
         try:
-            self._make_network()
+            self.network.create()
             self._start_master()
             for name in self.hosts:
                 self.start_worker(name, wait=False)
@@ -144,7 +117,7 @@ class EmulatedCluster:
     @property
     def driver_address(self) -> str:
         """Address of the bridge: the driver binds here (``spark.driver.bindAddress``)."""
-        return str(self._subnet.network_address + 254)
+        return self.network.gateway
 
     @property
     def master_url(self) -> str:
@@ -153,7 +126,7 @@ class EmulatedCluster:
 
     def address(self, name: str) -> str:
         """Address of a host; Spark shows it as the host's name."""
-        return str(self._subnet.network_address + 10 + self._index[name])
+        return self.network.address(name)
 
     def environment(self) -> dict[str, str]:
         """Environment of a driver process on this cluster."""
@@ -166,20 +139,6 @@ class EmulatedCluster:
             env["PYSPARK_PYTHON"] = self._python
         return env
 
-    def shape(self, link_mbit: float) -> None:
-        """Change the rate of every link, both directions, in Mbit/s."""
-        self.link_mbit = link_mbit
-        for name in self.hosts:
-            self._shape_host(name, "replace")
-
-    def link_count(self, name: str) -> LinkCount:
-        """Bytes that crossed a host's link so far, seen from the host."""
-        base = Path("/sys/class/net") / self._cable(name) / "statistics"
-        return LinkCount(
-            in_bytes=int((base / "tx_bytes").read_text(encoding="ascii")),
-            out_bytes=int((base / "rx_bytes").read_text(encoding="ascii")),
-        )
-
     def start_worker(self, name: str, *, wait: bool = True) -> None:
         """Start the worker of a host; ``wait`` until the master knows it."""
         host = self.hosts[name]
@@ -188,7 +147,7 @@ class EmulatedCluster:
         service = str(host.shuffle_service).lower()
         properties.write_text(f"spark.shuffle.service.enabled {service}\n", encoding="utf-8")
         command = [
-            *("ip", "netns", "exec", self._namespace(name), *pin),
+            *("ip", "netns", "exec", self.network.namespace(name), *pin),
             str(self.spark_home / "bin" / "spark-class"),
             "org.apache.spark.deploy.worker.Worker",
             *("--host", self.address(name), "--webui-port", "0"),
@@ -218,55 +177,10 @@ class EmulatedCluster:
         try:
             _end_groups(list(self._processes.values()))
             self._processes.clear()
-            _remove_network(self._pid)
+            self.network.remove()
             self._restore_signals()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    # Network
-
-    def _make_network(self) -> None:
-        self._subnet = choose_subnet(self._subnet_wish)
-        _run("ip", "link", "add", self._bridge, "type", "bridge")
-        _run("ip", "addr", "add", f"{self.driver_address}/24", "dev", self._bridge)
-        _run("ip", "link", "set", self._bridge, "up")
-        for name in self.hosts:
-            space, cable = self._namespace(name), self._cable(name)
-            _run("ip", "netns", "add", space)
-            _run(
-                *(
-                    "ip",
-                    "link",
-                    "add",
-                    cable,
-                    "type",
-                    "veth",
-                    "peer",
-                    "name",
-                    "eth0",
-                    "netns",
-                    space,
-                )
-            )
-            _run("ip", "link", "set", cable, "master", self._bridge, "up")
-            _run("ip", "-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
-            _run("ip", "-n", space, "link", "set", "eth0", "up")
-            _run("ip", "-n", space, "link", "set", "lo", "up")
-            self._shape_host(name, "add")
-
-    def _shape_host(self, name: str, verb: str) -> None:
-        # The burst must hold one offloaded packet (64 KiB) and a timer tick's worth of bytes.
-        burst_bytes = max(64 * 1024, int(self.link_mbit * 1e6 / 8 * 0.01))
-        rate = f"{self.link_mbit * 1000:.0f}kbit"
-        rule = ["root", "tbf", "rate", rate, "burst", str(burst_bytes), "latency", "400ms"]
-        _run("tc", "qdisc", verb, "dev", self._cable(name), *rule)
-        _run("tc", "-n", self._namespace(name), "qdisc", verb, "dev", "eth0", *rule)
-
-    def _namespace(self, name: str) -> str:
-        return f"{NAMESPACE_PREFIX}{self._pid}-{name}"
-
-    def _cable(self, name: str) -> str:
-        return f"{LINK_PREFIX}{self._pid}v{self._index[name]}"
 
     # Processes
 
@@ -337,41 +251,6 @@ def default_spark_home() -> Path:
     return Path(pyspark.__file__).parent
 
 
-def check_machine() -> None:
-    """Raise ClusterError, in one line, unless a cluster can be made here."""
-    if os.geteuid() != 0:
-        raise ClusterError("the emulated cluster makes network namespaces: run as root")
-    for tool in ("ip", "tc", "taskset"):
-        if shutil.which(tool) is None:
-            package = "util-linux" if tool == "taskset" else "iproute2"
-            raise ClusterError(f"{tool} is missing: apt-get install {package}")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise ClusterError("java is missing: apt-get install openjdk-17-jre-headless")
-
-
-def choose_subnet(wish: str | None = None) -> ipaddress.IPv4Network:
-    """The wished /24, or a free one of 198.18.0.0/15; ClusterError if the wish is taken."""
-    entries = json.loads(_run("ip", "-j", "-4", "route", "show", "table", "all"))
-    taken = [
-        ipaddress.ip_network(entry["dst"], strict=False)
-        for entry in entries
-        if re.match(r"\d", entry.get("dst", ""))
-    ]
-    if wish is not None:
-        wished = ipaddress.IPv4Network(wish)
-        if wished.prefixlen != 24:
-            raise ClusterError(f"subnet {wish}: expected a /24")
-        if any(wished.overlaps(network) for network in taken):
-            raise ClusterError(f"subnet {wish} is in use on this machine: choose another")
-        return wished
-    choices = list(ADDRESSES.subnets(new_prefix=24))
-    start = os.getpid() % len(choices)  # two runs that start together look at different ones
-    for choice in itertools.chain(choices[start:], choices[:start]):
-        if not any(choice.overlaps(network) for network in taken):
-            return choice
-    raise ClusterError(f"no free /24 in {ADDRESSES}: give a subnet")
-
-
 def hand_on_priority(session: int) -> None:
     """Let a session that we started run at our own niceness.
 
@@ -384,42 +263,7 @@ def hand_on_priority(session: int) -> None:
             Path(f"/proc/{session}/autogroup").write_text(str(niceness), encoding="ascii")
 
 
-def remove_leftovers() -> None:
-    """Remove the networks of emulated clusters whose process is dead."""
-    for pid in _cluster_pids():
-        if not Path(f"/proc/{pid}").exists():
-            _remove_network(pid)
-
-
 # Private functions
-
-
-def _cluster_pids() -> set[int]:
-    names = " ".join([*_namespaces(), *_links()])
-    found = re.findall(rf"\b(?:{LINK_PREFIX}(\d+)(?:br|v\d+)|{NAMESPACE_PREFIX}(\d+)-)", names)
-    return {int(link or space) for link, space in found}
-
-
-def _links() -> list[str]:
-    return [link.name for link in Path("/sys/class/net").iterdir()]
-
-
-def _namespaces() -> list[str]:
-    return [line.split()[0] for line in _run("ip", "netns", "list").splitlines() if line]
-
-
-def _remove_network(pid: int) -> None:
-    spaces = [name for name in _namespaces() if name.startswith(f"{NAMESPACE_PREFIX}{pid}-")]
-    for space in spaces:
-        # Only what we started can be in a namespace that we made.
-        for process in _run("ip", "netns", "pids", space, check=False).split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGKILL)
-    for link in _links():
-        if re.fullmatch(rf"{LINK_PREFIX}{pid}(br|v\d+)", link):
-            _run("ip", "link", "del", link, check=False)
-    for space in spaces:
-        _run("ip", "netns", "del", space, check=False)
 
 
 def _end_groups(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -446,10 +290,3 @@ def _die_with_parent() -> None:
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
-
-
-def _run(*command: str, check: bool = True) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if check and done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
-    return done.stdout

@@ -19,6 +19,7 @@ real tasks do not. Map outputs are not compressed, as their rows carry nothing.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -30,13 +31,16 @@ from jobs.overlap import work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ROW_BYTES = 100_000
 """Size of one shuffled row."""
 
 MAPS_PER_HOST = 4
-"""Map tasks that write a shuffle, for each host that holds map outputs."""
+"""Map tasks that write a shuffle, on each host that holds map outputs."""
+
+MOST_SLOTS = 4
+"""Slots that a host has at most."""
 
 TINY_STAGES = 200
 """Stages of the case ``tiny-stages``; each shuffles 16 rows."""
@@ -117,32 +121,28 @@ def prepare_balanced(spark: SparkSession, setting: Setting, case: Case) -> Job:
     """A shuffle between all hosts; every task fetches, then computes."""
     num_hosts = len(setting.hosts)
     tasks = case.tasks_per_host * num_hosts
-    remote_fraction = (num_hosts - 1) / num_hosts
-    task_bytes = case.fetch_bytes(setting.scale, setting.link_bytes_per_s) / remote_fraction
-    num_maps = MAPS_PER_HOST * num_hosts
-    rows_each = max(1, round(task_bytes / ROW_BYTES / num_maps))
-    rows = spark.range(0, num_maps * tasks * rows_each, 1, num_maps)
-    part = F.pmod(F.col("id"), F.lit(tasks)).cast("int")
-    return _collector(_read(_shuffle(rows, part, tasks), _computing(setting, case)))
+    fetch_bytes = case.fetch_bytes(setting.scale, setting.link_bytes_per_s)
+    parts_of = dict.fromkeys(setting.hosts, range(tasks))
+    data = _shuffle(spark, setting, parts_of, tasks, fetch_bytes / (num_hosts - 1))
+    return _collector(_read(data, _computing(setting, case)))
 
 
 def prepare_two_sources(spark: SparkSession, setting: Setting, case: Case) -> Job:
     """The first half of the tasks reads from one host without executors, the rest from another.
 
-    At first every host has an executor and gets one map task, which writes rows only if it runs
-    on a source. Then the sources' executors are released for good: their map outputs stay, and
-    the workers' external shuffle services serve them.
+    At first every host has executors, and map tasks write rows on the sources alone. Then the
+    sources' executors are released for good: their map outputs stay, and the workers' external
+    shuffle services serve them.
     """
     sources = setting.sources
     tasks = case.tasks_per_host * len(setting.hosts)
-    task_bytes = case.fetch_bytes(setting.scale, setting.link_bytes_per_s)
-    rows_each = max(1, round(task_bytes / ROW_BYTES))
-    num_hosts = len({*setting.hosts, *sources})
-    await_executors(spark, num_hosts)
-    rows = spark.range(0, num_hosts, 1, num_hosts).mapInArrow(
-        work.rows_of_source(sources, tasks // len(sources), rows_each), "part int"
-    )
-    result = _read(_shuffle(rows, F.col("part"), tasks), _computing(setting, case))
+    half = tasks // len(sources)
+    parts_of = {
+        source: range(number * half, (number + 1) * half) for number, source in enumerate(sources)
+    }
+    fetch_bytes = case.fetch_bytes(setting.scale, setting.link_bytes_per_s)
+    data = _shuffle(spark, setting, parts_of, tasks, fetch_bytes)
+    result = _read(data, _computing(setting, case))
     release_executors(spark, sources)
     check_sources(spark, result, sources)
     return _collector(result)
@@ -284,12 +284,22 @@ def _computing(setting: Setting, case: Case) -> work.Function:
     return function(setting.core_dir, case.core_s * setting.scale)
 
 
-def _shuffle(rows: DataFrame, part: Column, tasks: int) -> DataFrame:
-    """Rows of ROW_BYTES, moved so that partition ``part`` of ``tasks`` gets its own."""
+def _shuffle(
+    spark: SparkSession, setting: Setting, parts_of: dict[str, range], tasks: int, bytes_each: float
+) -> DataFrame:
+    """A shuffle to ``tasks`` partitions.
+
+    Each partition gets ``bytes_each`` from every host that has it in ``parts_of``.
+    """
+    rows_each = max(1, round(bytes_each / MAPS_PER_HOST / ROW_BYTES))
+    claim_dir = tempfile.mkdtemp(prefix="claims-", dir=setting.core_dir)
+    all_hosts = {*setting.hosts, *setting.sources}
+    num_maps = MAPS_PER_HOST * len(parts_of) + MOST_SLOTS * len(all_hosts)
+    function = work.map_rows(claim_dir, parts_of, MAPS_PER_HOST, rows_each)
+    parts = spark.range(0, num_maps, 1, num_maps).mapInArrow(function, "part int")
     # Made from a column: the optimizer would compute a constant's length, and shuffle nothing.
     digit = F.right(F.col("part").cast("string"), F.lit(1))
     payload = F.repeat(digit, F.lit(ROW_BYTES)).alias("payload")
-    parts = rows.select(part.alias("part"))
     moved = parts.select("part", payload).repartitionById(tasks, "part")
     return moved.select(F.length("payload").alias("bytes"))
 

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.table import Table
 
 from jobs.overlap.modes import DAGOPT, MODES, STOCK_SLOTS
@@ -94,7 +95,7 @@ def verdicts(measurements: Sequence[Measurement]) -> list[Verdict]:
             found.append(
                 Verdict(
                     case=case,
-                    text=f"task run time: dagopt / {TASK_RATIO[1]}",
+                    text=f"task: dagopt / {TASK_RATIO[1]}",
                     required=TASK_RATIO[2],
                     at_least=False,
                     measured=mine / base_s if DAGOPT in rows else None,
@@ -115,7 +116,7 @@ def _bound_verdict(
     ratio = (median(ours, lambda row: row.stage_s) - fetch_s) / bound_s if ours else None
     return Verdict(
         case=case,
-        text="(dagopt - one fetch) / lower bound",
+        text="(dagopt-fetch) / bound",
         required=BOUND_FACTOR,
         at_least=False,
         measured=ratio,
@@ -125,11 +126,12 @@ def _bound_verdict(
 
 def measurement_table(measurements: Sequence[Measurement]) -> Table:
     """Medians of every case and mode."""
-    table = Table(title="Medians over repetitions, seconds", title_justify="left")
-    table.add_column("case")
-    table.add_column("mode")
-    for name in ("stage", "min .. max", "lower bound", "mean task", "idle by holds", "spilled MB"):
-        table.add_column(name, justify="right")
+    table = _table("Medians over repetitions, in seconds", "case", "mode")
+    for name in ("stage", "range", "bound", "task", "idle", "spill MB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.caption = (
+        "bound: no schedule is faster; task: mean run time; idle: slot time lost by holds"
+    )
     last_case = ""
     for case, mode in dict.fromkeys((row.case, row.mode) for row in measurements):
         rows = [row for row in measurements if (row.case, row.mode) == (case, mode)]
@@ -140,7 +142,7 @@ def measurement_table(measurements: Sequence[Measurement]) -> Table:
             case if case != last_case else "",
             mode,
             f"{statistics.median(stage_s):.2f}",
-            f"{min(stage_s):.2f} .. {max(stage_s):.2f}",
+            f"{min(stage_s):.2f}..{max(stage_s):.2f}",
             f"{median(rows, lambda row: row.lower_bound_s):.2f}",
             f"{median(rows, lambda row: row.task_run_s_mean):.2f}",
             f"{median(rows, lambda row: row.idle_hold_s):.2f}",
@@ -152,19 +154,25 @@ def measurement_table(measurements: Sequence[Measurement]) -> Table:
 
 def verdict_table(found: Sequence[Verdict]) -> Table:
     """Requirements, measured values, and met or not met."""
-    table = Table(title="Required of dagopt", title_justify="left")
-    for name in ("case", "ratio"):
-        table.add_column(name)
-    for name in ("required", "measured", "just met at", ""):
-        table.add_column(name, justify="right")
-    words = {True: "[green]met[/]", False: "[red]not met[/]", None: "not measured"}
+    table = _table("Required of dagopt", "case", "ratio")
+    for name in ("must be", "is", "met at", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    words = {True: "[green]met[/]", False: "[red]not met[/]", None: "not run"}
     for verdict in found:
         table.add_row(
             verdict.case,
             verdict.text,
             f"{'>=' if verdict.at_least else '<='} {verdict.required:.2f}",
             "-" if verdict.measured is None else f"{verdict.measured:.2f}",
-            f"{verdict.target_s:.2f} s",
+            f"{verdict.target_s:.2f}",
             words[verdict.is_met],
         )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.title_justify = table.caption_justify = "left"
+    for name in columns:
+        table.add_column(name, no_wrap=True)
     return table

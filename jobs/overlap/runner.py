@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.emulated_cluster import EmulatedCluster, HostSpec, hand_on_priority
+from jobs.emulated_network import ClusterError
 from jobs.overlap.event_log import read_runs, split_log
 from jobs.overlap.measure import Measurement, measure
-from jobs.overlap.modes import REPOSITORY, spark_properties
+from jobs.overlap.modes import DAGOPT, REPOSITORY, spark_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from jobs.overlap.cases import Case
 
@@ -64,9 +65,10 @@ class Application:
     mode: str
     process: subprocess.Popen[str]
     log: Path
+    event_log_dir: Path
     app_id: str = ""
-    core_s: dict[str, float] = field(default_factory=dict)
-    idle_hold_s: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What it said of each measured run, by job group."""
 
     def ask(self, command: dict[str, str] | None = None) -> dict[str, Any]:
         """Send a command, if any, and wait for the answer."""
@@ -97,49 +99,80 @@ class Application:
         self.process.wait()
 
 
-def run_case(case: Case, plan: Plan, step: Callable[[str], None]) -> list[Measurement]:
-    """Measurements of all repetitions; ``step`` is told each time something begins."""
+def run_case(
+    case: Case, plan: Plan, step: Callable[[str], None], failures: list[str]
+) -> list[Measurement]:
+    """Measurements of all repetitions, as far as nothing failed.
+
+    Args:
+        case: what to run.
+        plan: how.
+        step: told each time something begins.
+        failures: gets a line for each application that failed; the other modes go on.
+    """
+    try:
+        return _run_on_cluster(case, plan, step, failures)
+    except (ClusterError, ValueError) as error:
+        failures.append(f"{case.name}: {error}")
+        return []
+
+
+def _run_on_cluster(
+    case: Case, plan: Plan, step: Callable[[str], None], failures: list[str]
+) -> list[Measurement]:
     modes = [mode for mode in plan.modes if mode in case.modes]
     step(f"{case.name}: cluster")
-    cluster_dir = plan.out_dir / "cluster"
-    shutil.rmtree(cluster_dir, ignore_errors=True)
-    cluster = EmulatedCluster(
-        host_specs(case, plan, len(modes)),
-        link_mbit=plan.link_mbit,
-        work_dir=cluster_dir,
-        python=sys.executable,
-        subnet=plan.subnet,
-    )
-    with cluster, ExitStack() as stack:
-        logs = plan.out_dir / "eventlogs" / f".{case.name}"
-        shutil.rmtree(logs, ignore_errors=True)
-        logs.mkdir(parents=True)
-        applications = []
+    with (
+        tempfile.TemporaryDirectory(prefix="cluster-", dir=plan.out_dir) as cluster_dir,
+        EmulatedCluster(
+            host_specs(case, plan, len(modes)),
+            link_mbit=plan.link_mbit,
+            work_dir=Path(cluster_dir),
+            python=sys.executable,
+            subnet=plan.subnet,
+        ) as cluster,
+        ExitStack() as stack,
+    ):
+        applications = {}
         for mode in modes:
-            application = start_application(case, mode, plan, cluster, logs)
+            application = start_application(case, mode, plan, cluster)
             stack.callback(application.kill)
-            applications.append(application)
-        for application in applications:
-            application.app_id = application.ask()["app_id"]
-        for application in applications:
-            step(f"{case.name}: {application.mode}, warm-up")
-            application.ask({"do": "prepare"})
-            application.ask({"do": "run", "group": "warm-up"})
+            applications[mode] = application
+
+        def ask(mode: str, command: dict[str, str] | None = None) -> dict[str, Any]:
+            """The answer; of one that fails the mode is given up."""
+            if mode not in applications:
+                return {}
+            try:
+                return applications[mode].ask(command)
+            except RunError as error:
+                failures.append(str(error))
+                applications.pop(mode).kill()
+                return {}
+
+        for mode in modes:
+            app_id = ask(mode).get("app_id", "")
+            if mode in applications:
+                applications[mode].app_id = app_id
+        for mode in modes:
+            step(f"{case.name}: {mode}, warm-up")
+            ask(mode, {"do": "prepare"})
+            ask(mode, {"do": "run", "group": "warm-up"})
         for repetition in range(1, plan.repetitions + 1):
             # Every mode is first once, so that a drift of the machine hits none alone.
-            turn = repetition % len(applications)
-            for application in applications[turn:] + applications[:turn]:
-                step(f"{case.name}: {application.mode}, repetition {repetition}")
+            turn = repetition % len(modes)
+            for mode in modes[turn:] + modes[:turn]:
+                step(f"{case.name}: {mode}, repetition {repetition}")
                 group = f"repetition-{repetition}"
-                answer = application.ask({"do": "run", "group": group})
-                application.core_s[group] = answer["core_s"]
-                application.idle_hold_s[group] = answer["idle_hold_s"]
-        for application in applications:
+                answer = ask(mode, {"do": "run", "group": group})
+                if answer:
+                    applications[mode].answers[group] = answer
+        for application in applications.values():
             application.stop()
         return [
             measurement
-            for application in applications
-            for measurement in read_application(case, application, plan, logs)
+            for application in applications.values()
+            for measurement in read_application(case, application, plan)
         ]
 
 
@@ -160,19 +193,23 @@ def host_specs(case: Case, plan: Plan, num_applications: int) -> Sequence[HostSp
     ]
 
 
-def start_application(
-    case: Case, mode: str, plan: Plan, cluster: EmulatedCluster, logs: Path
-) -> Application:
+def start_application(case: Case, mode: str, plan: Plan, cluster: EmulatedCluster) -> Application:
     """Start the driver process; its first answer comes when its executors are there."""
     addresses = {name: cluster.address(name) for name in cluster.hosts}
     hosts = [address for name, address in addresses.items() if name.startswith("h")]
+    event_log_dir = cluster.work_dir / "eventlogs"
+    event_log_dir.mkdir(exist_ok=True)
     properties = spark_properties(
         mode,
         cluster,
         num_executors=len(addresses),
         shuffle_service=case.separate_sources,
-        event_log_dir=logs,
+        event_log_dir=event_log_dir,
     )
+    if mode == DAGOPT:
+        decisions = plan.out_dir / f"decisions-{case.name}.jsonl"
+        decisions.unlink(missing_ok=True)
+        properties["spark.dagopt.decisionLog"] = str(decisions)
     core_dir = cluster.work_dir / f"cores-{mode}"
     core_dir.mkdir(exist_ok=True)
     request = {
@@ -198,7 +235,9 @@ def start_application(
             start_new_session=True,
         )
     hand_on_priority(process.pid)
-    return Application(case=case.name, mode=mode, process=process, log=log)
+    return Application(
+        case=case.name, mode=mode, process=process, log=log, event_log_dir=event_log_dir
+    )
 
 
 def window_properties(case: Case, plan: Plan) -> dict[str, str]:
@@ -209,17 +248,19 @@ def window_properties(case: Case, plan: Plan) -> dict[str, str]:
     return {"spark.reducer.maxSizeInFlight": f"{fetch_bytes / plan.windows_per_fetch:.0f}b"}
 
 
-def read_application(
-    case: Case, application: Application, plan: Plan, logs: Path
-) -> list[Measurement]:
-    """Measure the repetitions of a stopped application, and keep a log of each."""
-    log = logs / application.app_id
+def read_application(case: Case, application: Application, plan: Plan) -> list[Measurement]:
+    """Measure the repetitions of a stopped application, and keep an event log of each."""
+    log = application.event_log_dir / application.app_id
     name = f"{case.name}-{application.mode}"
     targets = {
-        group: logs.parent / f"{name}-{group.removeprefix('repetition-')}"
-        for group in application.core_s
+        group: plan.out_dir / "eventlogs" / f"{name}-{group.removeprefix('repetition-')}"
+        for group in application.answers
     }
     split_log(log, targets)
+    if application.mode == DAGOPT and application.answers:
+        report = list(application.answers.values())[-1]["report"]
+        text = json.dumps(report, indent=1)
+        (plan.out_dir / f"report-{case.name}.json").write_text(f"{text}\n", encoding="utf-8")
     runs = read_runs(log)
     return [
         measure(
@@ -229,9 +270,9 @@ def read_application(
             num_hosts=plan.num_hosts,
             num_sources=2 if case.separate_sources else plan.num_hosts,
             link_bytes_per_s=plan.link_bytes_per_s,
-            core_s=core_s,
-            idle_hold_s=application.idle_hold_s[group],
+            core_s=answer["core_s"],
+            idle_hold_s=answer["idle_hold_s"],
             span=case.span,
         )
-        for group, core_s in application.core_s.items()
+        for group, answer in application.answers.items()
     ]

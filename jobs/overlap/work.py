@@ -78,20 +78,38 @@ def burn_cpu(core_dir: str, core_s: float) -> Function:
     return function
 
 
-def rows_of_source(sources: tuple[str, ...], half: int, rows_each: int) -> Function:
-    """On source number s, ``rows_each`` rows for each partition of its half; elsewhere none."""
+def map_rows(
+    claim_dir: str, parts_of: dict[str, range], maps_per_host: int, rows_each: int
+) -> Function:
+    """Rows for a shuffle, from the same number of map tasks on each host.
+
+    A map task's place is the scheduler's choice, so the stage has more tasks than needed: on each
+    host of ``parts_of`` the first ``maps_per_host`` claim a number (a file in ``claim_dir``) and
+    write ``rows_each`` rows for each of the host's partitions. The others write nothing, and hold
+    their slots until everything is claimed, so that the rest comes to the other hosts.
+    """
+    num_claims = maps_per_host * len(parts_of)
 
     def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
+        import time
+        from pathlib import Path
 
         import pyarrow as pa
 
         for _ in batches:
             pass
         here = os.environ["SPARK_LOCAL_HOSTNAME"]
-        if here in sources:
-            first = sources.index(here) * half
-            parts = [first + number // rows_each for number in range(half * rows_each)]
-            yield pa.RecordBatch.from_pydict({"part": pa.array(parts, pa.int32())})
+        for number in range(maps_per_host if here in parts_of else 0):
+            try:
+                os.close(os.open(f"{claim_dir}/{here}-{number}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            rows = [part for part in parts_of[here] for _ in range(rows_each)]
+            yield pa.RecordBatch.from_pydict({"part": pa.array(rows, pa.int32())})
+            return
+        deadline_s = time.monotonic() + 60
+        while len(list(Path(claim_dir).iterdir())) < num_claims and time.monotonic() < deadline_s:
+            time.sleep(0.02)
 
     return function

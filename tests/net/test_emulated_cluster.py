@@ -12,18 +12,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from jobs import emulated_cluster
-from jobs.emulated_cluster import (
+from jobs.emulated_cluster import EmulatedCluster, HostSpec
+from jobs.emulated_network import (
     ADDRESSES,
     ClusterError,
-    EmulatedCluster,
-    HostSpec,
     check_machine,
     choose_subnet,
+    remove_leftovers,
 )
 
 try:
@@ -36,7 +36,9 @@ pytestmark = [pytest.mark.net, pytest.mark.skipif(bool(UNABLE), reason=UNABLE)]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-SLOW_MBIT, FAST_MBIT = 20.0, 80.0
+StartHolder = Callable[[Path], "subprocess.Popen[str]"]
+
+SLOW_MBIT, FAST_MBIT = 8.0, 80.0
 
 DRIVER = """
 import json, sys, time
@@ -47,8 +49,8 @@ spark = SparkSession.builder.config(map=conf).getOrCreate()
 payload = F.lpad(F.col("part").cast("string"), 100_000, "x").alias("payload")
 parts = spark.range(0, 160, 1, 2).select(F.pmod(F.col("id"), F.lit(2)).cast("int").alias("part"))
 moved = parts.select("part", payload).repartitionById(2, "part")
-result = moved.agg(F.sum(F.length("payload")).alias("bytes"))
-total = result.collect()[0].bytes  # writes the map outputs, and warms up
+result = moved.select(F.length("payload").alias("bytes"))
+total = sum(row.bytes for row in result.collect())  # writes the map outputs, and warms up
 print(json.dumps({"bytes": total}), flush=True)
 for line in commands:
     start_s = time.monotonic()
@@ -58,14 +60,14 @@ spark.stop()
 """
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from jobs.emulated_cluster import EmulatedCluster, HostSpec
 
 with EmulatedCluster([HostSpec(name="h1")], link_mbit=100, work_dir=Path(sys.argv[2])) as cluster:
     print(cluster.driver_address, flush=True)
-    time.sleep(600)
+    sys.stdin.read()
 """
 
 
@@ -89,6 +91,34 @@ def await_nothing(pid: int) -> list[str]:
     while traces(pid) and time.monotonic() < deadline_s:
         time.sleep(0.2)
     return traces(pid)
+
+
+@pytest.fixture
+def start_holder() -> Iterator[StartHolder]:
+    """Starts processes that have a cluster until their stdin is closed."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(folder: Path) -> subprocess.Popen[str]:
+        folder.mkdir(exist_ok=True)
+        # The shell's pid is the holder's, after exec: so its folder can carry it.
+        script = 'mkdir -p "$2/cluster-of-$$" && exec "$0" -c "$1" "$3" "$2/cluster-of-$$/work"'
+        process = subprocess.Popen(
+            ["sh", "-c", script, sys.executable, HOLD, str(folder), str(REPOSITORY)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, "the cluster did not come up"
+        (folder / "address").write_text(address)
+        return process
+
+    yield start
+    for process in processes:
+        process.communicate()
 
 
 def test_a_shuffle_runs_at_the_rate_of_the_links_and_nothing_is_left(tmp_path: Path) -> None:
@@ -123,12 +153,12 @@ def test_a_shuffle_runs_at_the_rate_of_the_links_and_nothing_is_left(tmp_path: P
 
             elapsed_s, moved_bytes = {}, {}
             for link_mbit in (FAST_MBIT, SLOW_MBIT):
-                cluster.shape(link_mbit)
-                before = cluster.link_count("h1").in_bytes
+                cluster.network.shape(link_mbit)
+                before = cluster.network.link_count("h1").in_bytes
                 driver.stdin.write("run\n")
                 driver.stdin.flush()
                 elapsed_s[link_mbit] = json.loads(driver.stdout.readline())["elapsed_s"]
-                moved_bytes[link_mbit] = cluster.link_count("h1").in_bytes - before
+                moved_bytes[link_mbit] = cluster.network.link_count("h1").in_bytes - before
             driver.stdin.close()
             assert driver.wait(timeout=60) == 0
         finally:
@@ -141,13 +171,15 @@ def test_a_shuffle_runs_at_the_rate_of_the_links_and_nothing_is_left(tmp_path: P
     for link_mbit, count in moved_bytes.items():
         assert 4_000_000 <= count <= 6_000_000
         assert elapsed_s[link_mbit] >= 4_000_000 * 8 / (link_mbit * 1e6) * 0.9
-    # 1.6 s against 0.4 s, and the same overhead in both.
-    assert elapsed_s[SLOW_MBIT] >= 1.3 * elapsed_s[FAST_MBIT]
+    # 4 s against 0.4 s, and the same overhead in both.
+    assert elapsed_s[SLOW_MBIT] >= 2 * elapsed_s[FAST_MBIT]
     assert await_nothing(os.getpid()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+def test_nothing_is_left_after_a_signal(
+    start_holder: StartHolder, tmp_path: Path, number: signal.Signals
+) -> None:
     process = start_holder(tmp_path)
     assert traces(process.pid)
     process.send_signal(number)
@@ -155,26 +187,28 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals) 
     assert await_nothing(process.pid) == []
 
 
-def test_what_a_killed_cluster_leaves_goes_with_the_next_start(tmp_path: Path) -> None:
+def test_what_a_killed_cluster_leaves_goes_with_the_next_start(
+    start_holder: StartHolder, tmp_path: Path
+) -> None:
     process = start_holder(tmp_path)
     process.kill()
     process.wait()
     assert traces(process.pid)  # nobody could remove the network
-    emulated_cluster.remove_leftovers()
+    remove_leftovers()
     assert await_nothing(process.pid) == []
 
 
-def test_a_living_cluster_is_not_a_leftover(tmp_path: Path) -> None:
+def test_a_living_cluster_is_not_a_leftover(start_holder: StartHolder, tmp_path: Path) -> None:
     process = start_holder(tmp_path)
     before = traces(process.pid)
-    emulated_cluster.remove_leftovers()
+    remove_leftovers()
     assert set(traces(process.pid)) >= {name for name in before if "process" not in name}
     process.terminate()
     process.wait(timeout=60)
     assert await_nothing(process.pid) == []
 
 
-def test_two_clusters_get_different_addresses(tmp_path: Path) -> None:
+def test_two_clusters_get_different_addresses(start_holder: StartHolder, tmp_path: Path) -> None:
     first, second = start_holder(tmp_path / "a"), start_holder(tmp_path / "b")
     addresses = {(tmp_path / name / "address").read_text() for name in ("a", "b")}
     for process in (first, second):
@@ -210,22 +244,3 @@ def test_wrong_hosts_are_refused(tmp_path: Path) -> None:
         EmulatedCluster([], link_mbit=100, work_dir=tmp_path)
     with pytest.raises(ClusterError, match="link_mbit is 0, must be > 0"):
         EmulatedCluster([HostSpec(name="h1")], link_mbit=0, work_dir=tmp_path)
-
-
-def start_holder(folder: Path) -> subprocess.Popen[str]:
-    """A process that has a cluster and waits; its address is in ``folder``."""
-    folder.mkdir(exist_ok=True)
-    # The shell's pid is the holder's, after exec: so its folder can carry it.
-    script = 'mkdir -p "$2/cluster-of-$$" && exec "$0" -c "$1" "$3" "$2/cluster-of-$$/work"'
-    process = subprocess.Popen(
-        ["sh", "-c", script, sys.executable, HOLD, str(folder), str(REPOSITORY)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    address = process.stdout.readline().strip()
-    process.stdout.close()
-    assert address, "the cluster did not come up"
-    (folder / "address").write_text(address)
-    return process
