@@ -145,8 +145,6 @@ def main(
     failures: list[str] = []
     measurements = _run_cases([CASES[name] for name in cases if name != TPCH], plan, failures)
     if measurements:
-        rows = json.dumps([row.row() for row in measurements], indent=1)
-        (out / "overlap.json").write_text(f"{rows}\n", encoding="utf-8")
         console.print(measurement_table(measurements))
         console.print(verdict_table(verdicts(measurements)))
         console.print(f"Wrote {out / 'overlap.json'}")
@@ -190,6 +188,8 @@ def _run_cases(cases: list[Case], plan: Plan, failures: list[str]) -> list[Measu
     with _Steps(num_steps) as step:
         for case in cases:
             measurements += run_case(case, plan, step, failures)
+            rows = json.dumps([row.row() for row in measurements], indent=1)
+            (plan.out_dir / "overlap.json").write_text(f"{rows}\n", encoding="utf-8")
     return measurements
 
 

@@ -53,7 +53,7 @@ do not, and must spill."""
 SORTS_PER_HOST = 4
 """Tasks of the memory-bound stage for each host."""
 
-WAIT_S = 60.0
+WAIT_S = 300.0
 """Longest wait for executors to come or to go."""
 
 

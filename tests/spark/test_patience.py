@@ -76,17 +76,17 @@ def test_no_hold_lasts_until_idle_executors_are_given_up(
     run_spark_script: RunSparkScript, spark_jar: Path, tmp_path: Path
 ) -> None:
     seen = result(
-        run_spark_script, spark_jar, tmp_path / "trace", "group size=2 delay_ms=120000", "1", "0",
+        run_spark_script, spark_jar, tmp_path / "trace", "group size=2 delay_ms=900000", "1", "0",
         conf={
             "spark.master": "local-cluster[1,1,640]",
             "spark.dynamicAllocation.enabled": "true",
             "spark.dynamicAllocation.shuffleTracking.enabled": "true",
             "spark.dynamicAllocation.maxExecutors": "1",
             "spark.dynamicAllocation.executorIdleTimeout": "8s",
-            "spark.dagopt.maxDelay": "100s",
+            "spark.dagopt.maxDelay": "900s",
             "spark.dagopt.planner.timeout": "20s",
         },
     )  # fmt: skip
     assert seen["task_sets_held"] == 1
     assert seen["off_reason"] == ""
-    assert float(seen["wall_s"]) < 90
+    assert float(seen["wall_s"]) < 500

@@ -46,7 +46,7 @@ def run(run_spark_script: RunSparkScript, jar: Path, master: str = "local[2]") -
             "spark.executor.extraClassPath": str(jar),
             "spark.dagopt.minInputBytes": "0",
         },
-        timeout_s=300,
+        timeout_s=600,
     ).ok()
     assert "rows 1000\n" in ended.stdout
     lines = ended.stderr.splitlines()

@@ -80,7 +80,7 @@ def test_dagopt_submit(door: str, key: str, value: str, allowed: str, tmp_path: 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("key", "value", "allowed"), [WRONG[0], WRONG[-1]])
+@pytest.mark.parametrize(("key", "value", "allowed"), [WRONG[0], (*WRONG[-1][:2], "slotsPerCore")])
 def test_a_properties_file_of_plain_spark_submit(
     run_spark_script: RunSparkScript,
     spark_jar: Path,
@@ -100,7 +100,7 @@ def test_a_properties_file_of_plain_spark_submit(
             "spark.plugins": PLUGIN,
             "spark.driver.extraClassPath": str(spark_jar),
         },
-        timeout_s=300,
+        timeout_s=600,
     ).ok()
     assert "rows 1000\n" in ended.stdout
     (line,) = [line for line in ended.stderr.splitlines() if "dagopt is off" in line]

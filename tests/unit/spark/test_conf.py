@@ -140,3 +140,16 @@ def test_scala_reads_no_other_key() -> None:
     names = re.findall(r'(?:r\.\w+\(|Prefix \+ )"([\w.]+)"', text)
     assert names
     assert {PREFIX + name for name in names} <= {key.key for key in KEYS}
+
+
+def test_scala_knows_every_key() -> None:
+    text = SCALA.read_text(encoding="utf-8")
+    listed = re.search(r"val Keys = Seq\((.*?)\)", text, re.DOTALL)
+    assert listed is not None
+    assert {PREFIX + name for name in re.findall(r'"([\w.]+)"', listed[1])} == {
+        key.key for key in KEYS
+    }
+    # The last one is internal, and not shown to users.
+    assert PREFIX + re.findall(r'"([\w.]+)"', listed[1])[-1] in {
+        key.key for key in KEYS if key.is_internal
+    }

@@ -35,13 +35,18 @@ private[dagopt] object DagoptConf {
   /** A wrong value; the message names the key, the value and what is allowed. */
   final class Invalid(message: String) extends IllegalArgumentException(message)
 
+  private val Keys = Seq("mode", "grouping.enabled", "slotsPerCore", "minInputBytes", "maxDelay", "profile",
+    "network.bandwidth", "disk.bandwidth", "networks", "probe.enabled", "probe.interval", "planner.timeout",
+    "planner.python", "planner.pythonpath", "decisionLog", "planner.command")
+
   def parse(conf: SparkConf): DagoptConf = {
     val r = new Reader(conf)
+    r.onlyKnown()
     // Read by the planner only; checked here so that a wrong value is told at the start.
     r.bytes("network.bandwidth", "125m", 1)
     r.bytes("disk.bandwidth", "200m", 1)
     r.networks("networks")
-    DagoptConf(
+    val asked = DagoptConf(
       mode = r.choice("mode", "on", Seq("off", "explain", "on")),
       groupingEnabled = r.bool("grouping.enabled", default = true),
       plannerTimeoutMs = r.ms("planner.timeout", "500ms", 1),
@@ -53,7 +58,14 @@ private[dagopt] object DagoptConf {
       probeEnabled = r.bool("probe.enabled", default = true),
       probeIntervalMs = r.ms("probe.interval", "200ms", 200),
       keys = conf.getAll.filter(_._1.startsWith(Prefix)).toMap)
+    asked.copy(maxDelayMs = math.min(asked.maxDelayMs, idleTimeoutMs(conf) / 4))
   }
+
+  /** An executor without a task is given up after so long, and a hold must not be the reason. */
+  private def idleTimeoutMs(conf: SparkConf): Long =
+    if (conf.getBoolean("spark.dynamicAllocation.enabled", false)) {
+      1000 * conf.getTimeAsSeconds("spark.dynamicAllocation.executorIdleTimeout", "60s")
+    } else Long.MaxValue
 
   private def command(conf: SparkConf): Seq[String] =
     conf.getOption(Prefix + "planner.command") match {
@@ -78,6 +90,14 @@ private[dagopt] object DagoptConf {
   private final class Reader(conf: SparkConf) {
     private def bad(key: String, value: String, allowed: String): Nothing =
       throw new Invalid(s"$Prefix$key: got '$value', allowed: $allowed")
+
+    /** A key that is misspelt would else be a setting that is not there, without a word. */
+    def onlyKnown(): Unit =
+      conf.getAll.toSeq.sorted.foreach { case (key, value) =>
+        if (key.startsWith(Prefix) && !Keys.contains(key.stripPrefix(Prefix))) {
+          bad(key.stripPrefix(Prefix), value, s"nothing, dagopt has no such key; its keys: ${Keys.init.mkString(", ")}")
+        }
+      }
 
     private def read[A](key: String, default: String, allowed: String)(f: String => Option[A]): A = {
       val value = conf.get(Prefix + key, default).trim

@@ -111,5 +111,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       switch.silence("the application has ended")
       if (planner != null) planner.close()
       if (gate != null) gate.stop()
+      // The report of this application stays for who asks; its SparkContext need not.
+      switch.close()
     } catch { case _: Throwable => }
 }

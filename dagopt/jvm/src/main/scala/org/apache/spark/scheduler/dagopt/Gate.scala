@@ -54,6 +54,7 @@ private[dagopt] final class Gate(
   private var lookedAt = 0
   /** Task sets in a row that the planner did not answer in time. The gate's thread. */
   private var unanswered = 0
+  private var missedNs = 0L
 
   private val timer = {
     val t = new ScheduledThreadPoolExecutor(1, Gate.daemons("dagopt-gate", 0))
@@ -184,8 +185,11 @@ private[dagopt] final class Gate(
   private def act(answer: Answer): Unit = answer match {
     case Answer.Ready => ready = true
     case Answer.Plan(key, action, tasksPerCore, order, _) =>
-      unanswered = 0
-      heldSet(key).foreach(plan(_, action, tasksPerCore, order))
+      // A plan that comes when its set was given back already was missed, and stays so.
+      heldSet(key).foreach { set =>
+        unanswered = 0
+        plan(set, action, tasksPerCore, order)
+      }
     case Answer.Concurrency(key, tasksPerCore) =>
       followed(key).filter(_.holds).foreach { set =>
         scheduler.synchronized(concurrency(set.manager, tasksPerCore))
@@ -327,7 +331,11 @@ private[dagopt] final class Gate(
   /** The planner did not answer for a set in time; a planner that does so again and again is dead. */
   def missed(set: HeldSet, why: String): Unit = {
     fallBack(set, why)
-    unanswered += 1
+    // Sets that wait at the same time are missed by one and the same silence.
+    if (unanswered == 0 || set.submittedNs - missedNs > 0) {
+      unanswered += 1
+      missedNs = System.nanoTime()
+    }
     if (unanswered >= Gate.MaxUnanswered) {
       switch.turnOff(s"the planner did not answer $unanswered times in a row within ${conf.plannerTimeoutMs} ms")
     }

@@ -12,7 +12,8 @@ import org.apache.spark.internal.Logging
  * ([[Wire]]). What it writes to stderr goes to the driver's log.
  *
  * '''Life.''' Started by `DriverPlugin.init`, so that it is up when the first job comes. It ends
- * when its stdin ends, so it does not outlive a driver that was killed.
+ * when its stdin ends, so it does not outlive a driver that was killed, and is killed when the JVM
+ * ends by itself.
  *
  * '''Threads.''' Three daemons: one writes, one reads answers, one reads stderr. `send` never
  * blocks: what does not fit into the queue is dropped and counted, because its callers are Spark's
@@ -48,7 +49,10 @@ private[dagopt] final class PlannerProcess(
       environment.put("PYTHONPATH", (Seq(conf.plannerPythonPath) ++ inherited).mkString(File.pathSeparator))
     }
     environment.put("PYTHONUNBUFFERED", "1")
+    // A json.py of the user's in the working directory is none of the planner's (from Python 3.11 on).
+    environment.put("PYTHONSAFEPATH", "1")
     process = builder.start()
+    killAtExit(process)
     daemon("dagopt-planner-out")(write())
     daemon("dagopt-planner-in")(readAnswers())
     daemon("dagopt-planner-err")(readErrors())
@@ -128,6 +132,15 @@ private[dagopt] final class PlannerProcess(
       logInfo(s"dagopt planner: $line")
       line = lines.readLine()
     }
+  }
+
+  /** One that hangs does not see the end of its stdin, and `close` may have no time to wait for it. */
+  private def killAtExit(child: Process): Unit = {
+    val hook = new Thread("dagopt-planner-kill") { override def run(): Unit = child.destroyForcibly() }
+    Runtime.getRuntime.addShutdownHook(hook)
+    child.onExit().thenRun(new Runnable {
+      def run(): Unit = try Runtime.getRuntime.removeShutdownHook(hook) catch { case _: IllegalStateException => }
+    })
   }
 
   private def daemon(name: String)(body: => Unit): Unit = {

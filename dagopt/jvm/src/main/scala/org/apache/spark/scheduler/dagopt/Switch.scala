@@ -43,6 +43,12 @@ private[dagopt] final class Switch extends Logging {
   /** Off without a word: the application ends, or the user said so. */
   def silence(reason: String): Unit = offReason.compareAndSet(null, reason)
 
+  /** The application has ended: lets go of all that belongs to it. */
+  def close(): Unit = {
+    isStopping = () => true
+    hooks.clear()
+  }
+
   /** Runs `body`; whatever it throws turns dagopt off and goes no further. */
   def guard(what: String)(body: => Unit): Unit =
     try body
