@@ -65,7 +65,7 @@ bench-overlap: jar  ## Measure overlap on an emulated cluster (needs root; makes
 	$(PY) jobs/bench_overlap.py
 
 bench-planner: jar  ## Measure how long planning takes
-	$(PY) jobs/bench_planner.py
+	$(PY) -m jobs.bench_planner
 
 wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
 	rm -rf dist build/lib build/bdist.*
