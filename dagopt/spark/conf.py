@@ -7,9 +7,11 @@ Scala side against it. What else must be set to switch dagopt on is in :mod:`dag
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dagopt.errors import ConfError, InputError
@@ -269,6 +271,34 @@ def check_conf(conf: Mapping[str, str]) -> None:
             raise ConfError(key, conf[key], known.allowed) from error
         if not right:
             raise ConfError(key, conf[key], known.allowed)
+
+
+def check_driver_files(conf: Mapping[str, str]) -> None:
+    """Check the files that ``conf`` names, on the host of the driver.
+
+    Raises:
+        ConfError: the profile is none of ``dagopt learn``'s, or the decision log cannot be written.
+    """
+    profile = conf.get(PREFIX + "profile")
+    if profile:
+        # pyarrow is slow to import, and only needed here.
+        from dagopt.events.profile_file import read_profile  # noqa: PLC0415
+
+        try:
+            read_profile(Path(profile))
+        except InputError as error:
+            allowed = f"{_BY_KEY[PREFIX + 'profile'].allowed} ({error})"
+            raise ConfError(PREFIX + "profile", profile, allowed) from error
+    log = conf.get(PREFIX + "decisionLog")
+    if log and not _may_be_written(Path(log)):
+        key = PREFIX + "decisionLog"
+        raise ConfError(key, log, _BY_KEY[key].allowed)
+
+
+def _may_be_written(path: Path) -> bool:
+    if path.exists():
+        return not path.is_dir() and os.access(path, os.W_OK)
+    return path.parent.is_dir() and os.access(path.parent, os.W_OK)
 
 
 def value_of(conf: Mapping[str, str], key: str) -> str | None:

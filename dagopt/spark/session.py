@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagopt.errors import BridgeError
-from dagopt.spark.conf import option_values
+from dagopt.spark.conf import check_driver_files, option_values
 from dagopt.spark.home import SparkHome, pyspark_home
 from dagopt.spark.launch import PLUGIN, find_jar, launch_conf
 from dagopt.spark.report import Report, parse_report
@@ -68,6 +68,7 @@ def configure(builder: BuilderT, *, cores: int | None = None, **options: Any) ->
     base = {**_known_conf(jvm, spark), **own}
     version = spark.version() if jvm is None else str(jvm.org.apache.spark.package.SPARK_VERSION())
     launch = launch_conf(version, cores=cores, options=options, base=base)
+    check_driver_files({**base, **launch.conf})
     if PLUGIN in launch.conf.get("spark.plugins", "") and jvm is not None:
         unloadable = _load_jar(jvm, version)
         if unloadable is not None:

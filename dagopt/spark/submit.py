@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dagopt.errors import InputError
+from dagopt.spark.conf import check_driver_files
 from dagopt.spark.home import SparkHome
 from dagopt.spark.launch import launch_conf
 from dagopt.spark.properties import read_properties
@@ -157,6 +158,8 @@ def plan_submission(
         )
     base.setdefault("spark.master", environment.get("MASTER", ""))
     launch = launch_conf(spark.version(), cores=cores, options=options, base=base)
+    if base.get("spark.submit.deployMode") != "cluster":
+        check_driver_files({**base, **launch.conf})
     return Submission(command=(submit, *line.with_conf(launch.conf)), notes=launch.notes)
 
 

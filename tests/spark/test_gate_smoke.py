@@ -160,7 +160,7 @@ def test_a_dead_planner_ends_dagopt(seen: dict[str, Any], name: str) -> None:
     ("name", "reason"),
     [
         ("missing", 'Cannot run program "/nowhere/python3"'),
-        ("bad_conf", "spark.dagopt.slotsPerCore: got '17', allowed: a whole number from 1 to 16"),
+        ("bad_conf", "spark.dagopt.slotsPerCore is '17': allowed is a whole number from 1 to 16"),
         ("bad_json", "not JSON: so_long"),
         ("bad_version", "protocol version 2, expected 1"),
         ("bad_type", "message type 'shrug'"),

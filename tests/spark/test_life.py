@@ -151,24 +151,61 @@ def test_a_driver_that_is_killed_takes_its_planner_with_it(
     run_spark_script: RunSparkScript,
 ) -> None:
     script = """
-    import os, signal
+    import os, signal, time
     from pathlib import Path
     from pyspark import SparkContext
 
     sc = SparkContext.getOrCreate()
     jvm = sc._jvm.java.lang.ProcessHandle.current().pid()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            command = (stat.parent / "cmdline").read_text()
-            if "dagopt.planner" in command and int(stat.read_text().rpartition(")")[2].split()[1]) == jvm:
-                print("planner", stat.parent.name, flush=True)
-        except OSError:
-            pass
+
+    def planner():
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                command = (stat.parent / "cmdline").read_text()
+                parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if "dagopt.planner" in command and parent == jvm:
+                return stat.parent.name
+
+    # The plugin starts it beside the application.
+    deadline_s = time.monotonic() + 120
+    while planner() is None and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    print("planner", planner(), flush=True)
     os.kill(jvm, signal.SIGKILL)
     """
     ended = run_spark_script(script, conf={"spark.master": "local[2]"}, timeout_s=600)
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("planner ")]
     assert_gone(int(line.split()[1]))
+
+
+def test_a_stage_name_with_half_a_character(run_spark_script: RunSparkScript) -> None:
+    script = r"""
+    import json, time
+    from pyspark import SparkContext
+
+    sc = SparkContext.getOrCreate()
+    names = sc._jvm.java.util.Properties()
+    names.load(sc._jvm.java.io.StringReader(r"callSite.short=half \ud83d of it"))
+    sc._jsc.sc().setLocalProperties(names)
+    rdd = sc.range(0, 1000, numSlices=4).map(lambda x: (x, x)).partitionBy(4)._jrdd.rdd()
+    deadline_s = time.monotonic() + 60
+    report = {}
+    while not report.get("decisions") and time.monotonic() < deadline_s:  # the planner starts beside
+        assert rdd.count() > 0
+        report = json.loads(sc._jvm.org.apache.spark.scheduler.dagopt.Dagopt.reportJson())
+    print(json.dumps(report))
+    """
+    conf = {
+        "spark.master": "local[2]",
+        "spark.dagopt.minInputBytes": "0",
+        "spark.dagopt.planner.timeout": "60s",
+    }
+    ended = run_spark_script(script, conf=conf, timeout_s=600).ok()
+    report = json.loads(ended.stdout.splitlines()[-1])
+    assert report["gate"]["off_reason"] == ""
+    assert "half ? of it" in {decision["name"] for decision in report["decisions"]}
 
 
 def assert_gone(pid: int, within_s: float = 20) -> None:

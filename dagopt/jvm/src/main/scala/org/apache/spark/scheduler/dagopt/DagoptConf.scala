@@ -1,7 +1,10 @@
 package org.apache.spark.scheduler.dagopt
 
+import java.net.InetAddress
+import java.nio.file.{Files, Path, Paths}
 import java.util.Locale
 
+import scala.collection.mutable
 import scala.util.control.NonFatal
 
 import org.apache.spark.SparkConf
@@ -32,6 +35,9 @@ private[dagopt] final case class DagoptConf(
 private[dagopt] object DagoptConf {
   val Prefix = "spark.dagopt."
 
+  /** Times are cut to a day: in nanoseconds, no sum of them overflows. */
+  private val LongestMs = 24L * 3600 * 1000
+
   /** A wrong value; the message names the key, the value and what is allowed. */
   final class Invalid(message: String) extends IllegalArgumentException(message)
 
@@ -46,6 +52,11 @@ private[dagopt] object DagoptConf {
     r.bytes("network.bandwidth", "125m", 1)
     r.bytes("disk.bandwidth", "200m", 1)
     r.networks("networks")
+    r.path("profile", "the path of a file that dagopt learn wrote")(Files.isReadable(_))
+    r.path("decisionLog", "the path of a file that may be written") { path =>
+      if (Files.exists(path)) !Files.isDirectory(path) && Files.isWritable(path)
+      else Files.isWritable(Option(path.toAbsolutePath.getParent).getOrElse(path))
+    }
     val asked = DagoptConf(
       mode = r.choice("mode", "on", Seq("off", "explain", "on")),
       groupingEnabled = r.bool("grouping.enabled", default = true),
@@ -89,7 +100,7 @@ private[dagopt] object DagoptConf {
 
   private final class Reader(conf: SparkConf) {
     private def bad(key: String, value: String, allowed: String): Nothing =
-      throw new Invalid(s"$Prefix$key: got '$value', allowed: $allowed")
+      throw new Invalid(s"$Prefix$key is '$value': allowed is $allowed")
 
     /** A key that is misspelt would else be a setting that is not there, without a word. */
     def onlyKnown(): Unit =
@@ -122,7 +133,7 @@ private[dagopt] object DagoptConf {
 
     def ms(key: String, default: String, min: Long): Long =
       read(key, default, s"a time of at least ${min}ms, such as $default") { v =>
-        Some(JavaUtils.timeStringAsMs(v)).filter(_ >= min)
+        Some(JavaUtils.timeStringAsMs(v)).filter(_ >= min).map(math.min(_, LongestMs))
       }
 
     def bytes(key: String, default: String, min: Long): Long =
@@ -133,14 +144,29 @@ private[dagopt] object DagoptConf {
     /** `rack1=10.0.1.0/24,hostA;rack2=10.0.2.0/24` */
     def networks(key: String): Unit =
       read(key, "", "name=address range or host,...;name=... such as rack1=10.0.1.0/24,hostA") { v =>
-        val parts = v.split(";").map(_.trim).filter(_.nonEmpty)
-        val good = parts.forall { part =>
-          part.split("=", 2) match {
-            case Array(name, members) => name.trim.nonEmpty && members.split(",").exists(_.trim.nonEmpty)
+        val networkOf = mutable.Map.empty[String, String]
+        val good = v.split(";").map(_.trim).filter(_.nonEmpty).forall { rule =>
+          rule.split("=", 2).map(_.trim) match {
+            case Array(name, members) if name.nonEmpty =>
+              val each = members.split(",").map(_.trim).filter(_.nonEmpty)
+              each.nonEmpty && each.forall { member =>
+                if (member.contains("/")) isRange(member) else networkOf.getOrElseUpdate(member, name) == name
+              }
             case _ => false
           }
         }
         if (good) Some(()) else None
       }
+
+    /** `10.0.1.0/24` or `fd00:1::/64` */
+    private def isRange(text: String): Boolean = text.split("/", -1) match {
+      // Only what looks like an address is looked up: a name would go to the name server.
+      case Array(address, prefix) if address.matches("[0-9.]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*") && prefix.matches("[0-9]{1,3}") =>
+        prefix.toInt <= 8 * InetAddress.getByName(address).getAddress.length
+      case _ => false
+    }
+
+    def path(key: String, allowed: String)(isRight: Path => Boolean): Unit =
+      conf.getOption(Prefix + key).foreach(_ => read(key, "", allowed)(v => Some(Paths.get(v)).filter(isRight)))
   }
 }

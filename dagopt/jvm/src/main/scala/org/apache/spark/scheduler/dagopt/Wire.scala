@@ -1,10 +1,12 @@
 package org.apache.spark.scheduler.dagopt
 
 import java.io.ByteArrayOutputStream
+import java.nio.charset.StandardCharsets.UTF_8
 
 import scala.collection.mutable.ArrayBuffer
 
 import com.fasterxml.jackson.core.{JsonFactory, JsonGenerator, JsonParser, JsonProcessingException, JsonToken}
+import com.fasterxml.jackson.core.util.JsonGeneratorDelegate
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
 /** What the planner tells the gate; dagopt/model/wire.py is the other end. */
@@ -47,7 +49,7 @@ private[dagopt] object Wire {
   /** One line, its newline included. */
   def line(messageType: String, sizeHint: Int = 256)(fields: JsonGenerator => Unit): Array[Byte] = {
     val out = new ByteArrayOutputStream(sizeHint)
-    val json = factory.createGenerator(out)
+    val json = new Utf8(factory.createGenerator(out))
     json.writeStartObject()
     json.writeNumberField("v", Version)
     json.writeStringField("type", messageType)
@@ -56,6 +58,12 @@ private[dagopt] object Wire {
     json.close()
     out.write('\n')
     out.toByteArray
+  }
+
+  /** A user's name may hold half a character, for which there is no UTF-8: it becomes a `?`. */
+  private final class Utf8(to: JsonGenerator) extends JsonGeneratorDelegate(to) {
+    override def writeString(text: String): Unit =
+      super.writeString(if (text == null) null else new String(text.getBytes(UTF_8), UTF_8))
   }
 
   def key(json: JsonGenerator, key: SetKey): Unit = {
