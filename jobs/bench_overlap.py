@@ -22,11 +22,11 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))  # started by path, so only its own folder is on the path
 
 from jobs.emulated_network import ClusterError, check_machine  # noqa: E402
-from jobs.overlap.cases import CASES, Case  # noqa: E402
+from jobs.overlap.cases import CASES, DEFAULT_CASES, Case  # noqa: E402
 from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
-from jobs.overlap.runner import Plan, run_case  # noqa: E402
+from jobs.overlap.runner import Plan, clusters_for, num_steps, run_cases  # noqa: E402
 from jobs.overlap.tpch import TPCH, run_tpch, tpch_steps, tpch_table  # noqa: E402
 
 Callback = Callable[[click.Context, click.Parameter, str], tuple[str, ...]]
@@ -50,8 +50,8 @@ def _names(*allowed: str) -> Callback:
     "--cases",
     callback=_names(*CASES, TPCH),
     envvar="CASES",
-    default=",".join(CASES),
-    help=f"What to run, of these and {TPCH}.",
+    default=",".join(DEFAULT_CASES),
+    help=f"What to run, of these, real-cpu and {TPCH}.",
 )
 @click.option(
     "--modes",
@@ -182,12 +182,9 @@ class _Steps:
 def _run_cases(cases: list[Case], plan: Plan, failures: list[str]) -> list[Measurement]:
     """Run every case; what fails is told at the end, and the others go on."""
     measurements: list[Measurement] = []
-    num_steps = sum(
-        1 + len(set(plan.modes) & set(case.modes)) * (1 + plan.repetitions) for case in cases
-    )
-    with _Steps(num_steps) as step:
-        for case in cases:
-            measurements += run_case(case, plan, step, failures)
+    with _Steps(num_steps(cases, plan)) as step:
+        for own in clusters_for(cases):
+            measurements += run_cases(own, plan, step, failures)
             rows = json.dumps([row.row() for row in measurements], indent=1)
             (plan.out_dir / "overlap.json").write_text(f"{rows}\n", encoding="utf-8")
     return measurements

@@ -1,4 +1,4 @@
-"""One application of the benchmark: a driver process that runs a case when told to.
+"""One application of the benchmark: a driver process that runs cases when told to.
 
 Started by :mod:`jobs.overlap.runner` with one argument, a JSON object; after that it reads a command
 a line from stdin and answers each with one JSON line on what was stdout at the start. Whatever
@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.overlap.cases import CASES, Case, Job, Setting, await_executors
+from jobs.overlap.cases import CASES, Job, Setting, await_executors
 
 PREPARE_GROUP = "prepare"
 """Job group of what is done once, before any run."""
@@ -26,7 +26,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.loads(sys.argv[1])
-    builder = SparkSession.builder.appName(f"overlap {request['case']} {request['mode']}")
+    builder = SparkSession.builder.appName(f"overlap {request['mode']}")
     spark = builder.config(map=request["conf"]).getOrCreate()
     try:
         spark.sparkContext.setLogLevel("WARN")
@@ -38,7 +38,7 @@ def main() -> None:
             core_dir=request["core_dir"],
         )
         await_executors(spark, len({*setting.hosts, *setting.sources}))
-        session = Session(spark, CASES[request["case"]], setting)
+        session = Session(spark, setting)
         _answer(answers, {"ok": True, "app_id": spark.sparkContext.applicationId})
         for line in sys.stdin:
             try:
@@ -51,20 +51,20 @@ def main() -> None:
 
 
 class Session:
-    """A case in one application: prepared once, run as often as asked."""
+    """Cases in one application, one at a time: prepared once, run as often as asked."""
 
-    def __init__(self, spark: SparkSession, case: Case, setting: Setting) -> None:
+    def __init__(self, spark: SparkSession, setting: Setting) -> None:
         self._spark = spark
-        self._case = case
         self._setting = setting
         self._job: Job | None = None
 
     def handle(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Carry out ``{"do": "prepare"}`` or ``{"do": "run", "group": name}``."""
+        """Carry out ``{"do": "prepare", "case": name}`` or ``{"do": "run", "group": name}``."""
         context = self._spark.sparkContext
         if command["do"] == "prepare":
             context.setJobGroup(PREPARE_GROUP, "map outputs and warm executors")
-            self._job = self._case.prepare(self._spark, self._setting, self._case)
+            case = CASES[command["case"]]
+            self._job = case.prepare(self._spark, self._setting, case)
             return {}
         context.setJobGroup(command["group"], "measured")
         before = self._report()

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from jobs.overlap import work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -45,12 +45,12 @@ MOST_SLOTS = 4
 TINY_STAGES = 200
 """Stages of the case ``tiny-stages``; each shuffles 16 rows."""
 
-SORT_ROWS_PER_TASK = 1_500_000
-"""Rows of 13 numbers that a task of the memory-bound stage sorts: about 220 MB as Spark holds
+SORT_ROWS_PER_TASK = 2_000_000
+"""Rows of 13 numbers that a task of the memory-bound stage sorts: about 290 MB as Spark holds
 them. One such task fits the execution memory of an executor of 1 GiB, which is 434 MiB; two
 do not, and must spill."""
 
-SORTS_PER_HOST = 4
+SORTS_PER_HOST = 3
 """Tasks of the memory-bound stage for each host."""
 
 WAIT_S = 300.0
@@ -111,6 +111,10 @@ class Case:
 
     span: bool = False
     """Whether the time between stages counts too."""
+
+    def modes_of(self, modes: Sequence[str]) -> list[str]:
+        """Those of ``modes`` that are compared, in their order."""
+        return [mode for mode in modes if mode in self.modes]
 
     def fetch_bytes(self, scale: float, link_bytes_per_s: float) -> float:
         """Bytes that a task fetches from other hosts."""
@@ -204,18 +208,24 @@ CASES: dict[str, Case] = {
             tasks_per_host=4,  # as many as slots at 4x
             fetch_s=1.5,
             core_s=1.6,
-            modes=("stock-1x", "stock-4x", "dagopt"),
+            modes=("stock-4x", "dagopt"),
         ),
         Case(
             name="two-sources",
             prepare=prepare_two_sources,
-            tasks_per_host=32,
-            fetch_s=0.3,
-            core_s=0.1,
+            tasks_per_host=12,
+            fetch_s=0.5,
+            core_s=0.15,
             separate_sources=True,
         ),
-        Case(name="mixed", prepare=prepare_mixed, fetch_s=0.75, core_s=0.8),
-        Case(name="compute-only", prepare=prepare_compute_only, core_s=0.8, modes=TWO_MODES),
+        Case(name="mixed", prepare=prepare_mixed, tasks_per_host=5, fetch_s=1.0, core_s=1.1),
+        Case(
+            name="compute-only",
+            prepare=prepare_compute_only,
+            tasks_per_host=4,
+            core_s=1.6,
+            modes=TWO_MODES,
+        ),
         Case(
             name="tiny-stages",
             prepare=prepare_tiny_stages,
@@ -226,12 +236,16 @@ CASES: dict[str, Case] = {
         Case(
             name="real-cpu",
             prepare=prepare_balanced,
-            fetch_s=0.75,
-            core_s=0.8,
+            tasks_per_host=5,
+            fetch_s=1.5,
+            core_s=1.6,
             is_real_cpu=True,
         ),
     )
 }
+
+DEFAULT_CASES = tuple(name for name in CASES if name != "real-cpu")
+"""What fits two cores and ten minutes."""
 
 
 # Executors and map outputs

@@ -59,6 +59,7 @@ def measure(
     num_sources: int,
     link_bytes_per_s: float,
     core_s: float,
+    is_real_cpu: bool,
     idle_hold_s: float,
     span: bool,
 ) -> Measurement:
@@ -72,6 +73,7 @@ def measure(
         num_sources: hosts that hold the map outputs.
         link_bytes_per_s: rate of every link, each direction.
         core_s: core seconds that the tasks of the last stage counted themselves.
+        is_real_cpu: they used real cores, which then do the JVM's part of the work too.
         idle_hold_s: slot seconds that idled because of holds.
         span: take the time from the first submission to the last completion, as for many small
             stages, where what lies between them counts; else the sum of the stages' times.
@@ -84,7 +86,7 @@ def measure(
         for stage in stages[:-1]
     ]
     last = stages[-1]
-    last_core_s = core_s or _core_s(last)
+    last_core_s = core_s if core_s and not is_real_cpu else core_s + _core_s(last)
     bounds_s.append(max(_io_bound_s(last, num_links, link_bytes_per_s), last_core_s / num_hosts))
     tasks = [task for stage in stages for task in stage.tasks]
     reading = [task.remote_bytes for task in tasks if task.remote_bytes > 0] or [0]

@@ -1,8 +1,8 @@
-"""Runs one case: an application for each mode on one cluster, the modes in turn.
+"""Runs cases on one cluster: an application for each mode, the modes in turn.
 
 The applications of all modes live side by side and only one of them works at a time, so that
 repetitions of the modes interleave closely and every mode's JVMs are equally warm. Each runs
-once unmeasured, then once a repetition.
+a case once unmeasured, then once a repetition.
 """
 
 from __future__ import annotations
@@ -59,16 +59,15 @@ class Plan:
 
 @dataclass
 class Application:
-    """A driver process that runs one case in one mode."""
+    """A driver process that runs cases in one mode."""
 
-    case: str
     mode: str
     process: subprocess.Popen[str]
     log: Path
     event_log_dir: Path
     app_id: str = ""
-    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What it said of each measured run, by job group."""
+    answers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    """What it said of each measured run, by case and repetition."""
 
     def ask(self, command: dict[str, str] | None = None) -> dict[str, Any]:
         """Send a command, if any, and wait for the answer."""
@@ -80,7 +79,7 @@ class Application:
         line = self.process.stdout.readline()
         answer = json.loads(line) if line else {"ok": False, "error": "the application ended"}
         if not answer["ok"]:
-            raise RunError(f"{self.case}, {self.mode}: {answer['error']} (see {self.log})")
+            raise RunError(f"{self.mode}: {answer['error']} (see {self.log})")
         return dict(answer)
 
     def stop(self) -> None:
@@ -99,33 +98,45 @@ class Application:
         self.process.wait()
 
 
-def run_case(
-    case: Case, plan: Plan, step: Callable[[str], None], failures: list[str]
+def clusters_for(cases: Sequence[Case]) -> list[list[Case]]:
+    """The cases of each cluster: those that need hosts without executors have one of their own."""
+    plain = [case for case in cases if not case.separate_sources]
+    return [part for part in (plain, [case for case in cases if case not in plain]) if part]
+
+
+def num_steps(cases: Sequence[Case], plan: Plan) -> int:
+    """How often ``run_cases`` tells of a step."""
+    runs = sum(len(case.modes_of(plan.modes)) for case in cases) * (1 + plan.repetitions)
+    return len(clusters_for(cases)) + runs
+
+
+def run_cases(
+    cases: Sequence[Case], plan: Plan, step: Callable[[str], None], failures: list[str]
 ) -> list[Measurement]:
-    """Measurements of all repetitions, as far as nothing failed.
+    """Measurements of all repetitions of cases on one cluster, as far as nothing failed.
 
     Args:
-        case: what to run.
+        cases: what to run; all of one entry of :func:`clusters_for`.
         plan: how.
         step: told each time something begins.
         failures: gets a line for each application that failed; the other modes go on.
     """
     try:
-        return _run_on_cluster(case, plan, step, failures)
+        return _run_on_cluster(cases, plan, step, failures)
     except (ClusterError, ValueError) as error:
-        failures.append(f"{case.name}: {error}")
+        failures.append(f"{', '.join(case.name for case in cases)}: {error}")
         return []
 
 
 def _run_on_cluster(
-    case: Case, plan: Plan, step: Callable[[str], None], failures: list[str]
+    cases: Sequence[Case], plan: Plan, step: Callable[[str], None], failures: list[str]
 ) -> list[Measurement]:
-    modes = [mode for mode in plan.modes if mode in case.modes]
-    step(f"{case.name}: cluster")
+    modes = [mode for mode in plan.modes if any(mode in case.modes for case in cases)]
+    step("starting a cluster")
     with (
         tempfile.TemporaryDirectory(prefix="cluster-", dir=plan.out_dir) as cluster_dir,
         EmulatedCluster(
-            host_specs(case, plan, len(modes)),
+            host_specs(cases, plan, len(modes)),
             link_mbit=plan.link_mbit,
             work_dir=Path(cluster_dir),
             python=sys.executable,
@@ -133,14 +144,14 @@ def _run_on_cluster(
         ) as cluster,
         ExitStack() as stack,
     ):
-        applications = {}
+        applications: dict[str, Application] = {}
         for mode in modes:
-            application = start_application(case, mode, plan, cluster)
+            application = start_application(cases, mode, plan, cluster)
             stack.callback(application.kill)
             applications[mode] = application
 
         def ask(mode: str, command: dict[str, str] | None = None) -> dict[str, Any]:
-            """The answer; of one that fails the mode is given up."""
+            """The answer; an application that fails is given up."""
             if mode not in applications:
                 return {}
             try:
@@ -154,46 +165,51 @@ def _run_on_cluster(
             app_id = ask(mode).get("app_id", "")
             if mode in applications:
                 applications[mode].app_id = app_id
-        for mode in modes:
-            step(f"{case.name}: {mode}, warm-up")
-            ask(mode, {"do": "prepare"})
-            ask(mode, {"do": "run", "group": "warm-up"})
-        for repetition in range(1, plan.repetitions + 1):
-            # Every mode is first once, so that a drift of the machine hits none alone.
-            turn = repetition % len(modes)
-            for mode in modes[turn:] + modes[:turn]:
-                step(f"{case.name}: {mode}, repetition {repetition}")
-                group = f"repetition-{repetition}"
-                answer = ask(mode, {"do": "run", "group": group})
-                if answer:
-                    applications[mode].answers[group] = answer
+        for case in cases:
+            own = case.modes_of(modes)
+            for mode in own:
+                step(f"{case.name}: {mode}, warm-up")
+                ask(mode, {"do": "prepare", "case": case.name})
+                ask(mode, {"do": "run", "group": f"{case.name}-warm-up"})
+            for repetition in range(1, plan.repetitions + 1):
+                # Every mode is first once, so that a drift of the machine hits none alone.
+                turn = repetition % len(own)
+                for mode in own[turn:] + own[:turn]:
+                    step(f"{case.name}: {mode}, repetition {repetition}")
+                    answer = ask(mode, {"do": "run", "group": f"{case.name}-{repetition}"})
+                    if answer:
+                        applications[mode].answers[case.name, repetition] = answer
         for application in applications.values():
             application.stop()
         return [
             measurement
+            for case in cases
             for application in applications.values()
             for measurement in read_application(case, application, plan)
         ]
 
 
-def host_specs(case: Case, plan: Plan, num_applications: int) -> Sequence[HostSpec]:
+def host_specs(cases: Sequence[Case], plan: Plan, num_applications: int) -> Sequence[HostSpec]:
     """The cluster's hosts: those that compute, then those that only hold map outputs."""
+    separate_sources = any(case.separate_sources for case in cases)
     num_cores = os.cpu_count() or 1
     names = [f"h{number}" for number in range(1, plan.num_hosts + 1)]
-    names += ["s1", "s2"] if case.separate_sources else []
+    names += ["s1", "s2"] if separate_sources else []
     return [
         HostSpec(
             name=name,
             slots=4 * num_applications,  # all applications are there at the same time
             memory_mb=1024 * num_applications,
             physical_core=index % num_cores,
-            shuffle_service=case.separate_sources,
+            shuffle_service=separate_sources,
         )
         for index, name in enumerate(names)
     ]
 
 
-def start_application(case: Case, mode: str, plan: Plan, cluster: EmulatedCluster) -> Application:
+def start_application(
+    cases: Sequence[Case], mode: str, plan: Plan, cluster: EmulatedCluster
+) -> Application:
     """Start the driver process; its first answer comes when its executors are there."""
     addresses = {name: cluster.address(name) for name in cluster.hosts}
     hosts = [address for name, address in addresses.items() if name.startswith("h")]
@@ -203,26 +219,26 @@ def start_application(case: Case, mode: str, plan: Plan, cluster: EmulatedCluste
         mode,
         cluster,
         num_executors=len(addresses),
-        shuffle_service=case.separate_sources,
+        shuffle_service=any(case.separate_sources for case in cases),
         event_log_dir=event_log_dir,
     )
+    name = f"{mode}-{cases[0].name}" if len(cases) == 1 else mode
     if mode == DAGOPT:
-        decisions = plan.out_dir / f"decisions-{case.name}.jsonl"
+        decisions = plan.out_dir / f"decisions-{name}.jsonl"
         decisions.unlink(missing_ok=True)
         properties["spark.dagopt.decisionLog"] = str(decisions)
     core_dir = cluster.work_dir / f"cores-{mode}"
     core_dir.mkdir(exist_ok=True)
     request = {
-        "case": case.name,
         "mode": mode,
-        "conf": properties | window_properties(case, plan),
+        "conf": properties | window_properties(cases, plan),
         "hosts": hosts,
         "sources": [a for a in addresses.values() if a not in hosts] or hosts,
         "link_bytes_per_s": plan.link_bytes_per_s,
         "scale": plan.scale,
         "core_dir": str(core_dir),
     }
-    log = plan.out_dir / f"driver-{case.name}-{mode}.log"
+    log = plan.out_dir / f"driver-{name}.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "jobs.overlap.app", json.dumps(request)],
@@ -235,44 +251,43 @@ def start_application(case: Case, mode: str, plan: Plan, cluster: EmulatedCluste
             start_new_session=True,
         )
     hand_on_priority(process.pid)
-    return Application(
-        case=case.name, mode=mode, process=process, log=log, event_log_dir=event_log_dir
-    )
+    return Application(mode=mode, process=process, log=log, event_log_dir=event_log_dir)
 
 
-def window_properties(case: Case, plan: Plan) -> dict[str, str]:
-    """Spark's fetch window, scaled as the case's tasks are."""
-    fetch_bytes = case.fetch_bytes(plan.scale, plan.link_bytes_per_s)
+def window_properties(cases: Sequence[Case], plan: Plan) -> dict[str, str]:
+    """Spark's fetch window, scaled as the tasks of the case that fetches least are."""
+    sizes = [case.fetch_bytes(plan.scale, plan.link_bytes_per_s) for case in cases]
+    fetch_bytes = min(filter(None, sizes), default=0.0)
     if plan.windows_per_fetch == 0 or fetch_bytes == 0:
         return {}
     return {"spark.reducer.maxSizeInFlight": f"{fetch_bytes / plan.windows_per_fetch:.0f}b"}
 
 
 def read_application(case: Case, application: Application, plan: Plan) -> list[Measurement]:
-    """Measure the repetitions of a stopped application, and keep an event log of each."""
+    """Measure a case's repetitions in a stopped application, and keep an event log of each."""
     log = application.event_log_dir / application.app_id
-    name = f"{case.name}-{application.mode}"
-    targets = {
-        group: plan.out_dir / "eventlogs" / f"{name}-{group.removeprefix('repetition-')}"
-        for group in application.answers
-    }
-    split_log(log, targets)
-    if application.mode == DAGOPT and application.answers:
-        report = list(application.answers.values())[-1]["report"]
-        text = json.dumps(report, indent=1)
+    answers = {run: a for (name, run), a in application.answers.items() if name == case.name}
+    logs = plan.out_dir / "eventlogs"
+    split_log(
+        log,
+        {f"{case.name}-{run}": logs / f"{case.name}-{application.mode}-{run}" for run in answers},
+    )
+    if application.mode == DAGOPT and answers:
+        text = json.dumps(answers[max(answers)]["report"], indent=1)
         (plan.out_dir / f"report-{case.name}.json").write_text(f"{text}\n", encoding="utf-8")
     runs = read_runs(log)
     return [
         measure(
             case.name,
             application.mode,
-            runs.get(group, []),
+            runs.get(f"{case.name}-{run}", []),
             num_hosts=plan.num_hosts,
             num_sources=2 if case.separate_sources else plan.num_hosts,
             link_bytes_per_s=plan.link_bytes_per_s,
             core_s=answer["core_s"],
+            is_real_cpu=case.is_real_cpu,
             idle_hold_s=answer["idle_hold_s"],
             span=case.span,
         )
-        for group, answer in application.answers.items()
+        for run, answer in answers.items()
     ]
