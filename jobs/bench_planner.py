@@ -37,7 +37,7 @@ from dagopt.model.wire import (
     TaskSetSubmitted,
     TaskStarted,
 )
-from dagopt.planner.process import answer, decode
+from dagopt.planner.process import answer, calm_gc, decode
 from dagopt.planner.settings import controller_settings
 
 REPETITIONS = 5
@@ -141,6 +141,7 @@ def learn(controller: GroupingController, kind: ShuffleType) -> None:
 
 def plan_case(kind: ShuffleType, num_tasks: int, num_hosts: int) -> dict[str, Any]:
     """Measure one case in this process."""
+    calm_gc()  # as the planner process does
     controller = controller_with(num_hosts)
     seconds = []
     num_answers = 0

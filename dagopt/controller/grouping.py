@@ -203,7 +203,7 @@ class GroupingController:
         stage.started(event.task, event.executor, group)
         if group is not None and is_first:
             # From now on the group's reading is timed from its true start.
-            stage.lanes[group.host_set].occupy(group.group, group.host, now_s + group.io_s)
+            stage.lanes[group.host_set].occupy(group.group, group.host, now_s + group.reading_s)
             group.launch_s = min(group.launch_s, now_s)
             out += self._launcher.retime(stage, group.host_set, now_s)
         return [*out, *self._fill(stage, executor, now_s)]
@@ -214,7 +214,7 @@ class GroupingController:
             return []
         self.tasks.sample(event, now_s)
         out: list[FromPlanner] = []
-        for stage_id, attempt, task, read_bytes, done in event.tasks:
+        for stage_id, attempt, task, read_bytes, done, still_ms in event.tasks:
             key = (stage_id, attempt, task, event.executor)
             run = self.tasks.running.get(key)
             stage = self.stages.get((stage_id, attempt))
@@ -222,14 +222,15 @@ class GroupingController:
                 continue
             group = stage.groups.get(run.group) if run.group is not None else None
             if done:
-                self.tasks.read(key, now_s)
+                self.tasks.read(key, now_s, still_ms / 1000)
                 stage.read(event.executor)
                 if group is not None:
                     out += self._group_read(stage, group, task, now_s)
                 out += self._fill(stage, executor, now_s)
             elif group is not None:
                 expected = float(stage.task_set.inputs.task_bytes[task])
-                left_s = run.left_s(expected, read_bytes, now_s)
+                predicted_s = group.io_s / len(group.tasks) if group.is_predicted else None
+                left_s = run.left_s(expected, read_bytes, now_s, predicted_s)
                 if left_s is not None:
                     stage.lanes[group.host_set].occupy(group.group, group.host, now_s + left_s)
                     out += self._launcher.retime(stage, group.host_set, now_s)
@@ -249,7 +250,7 @@ class GroupingController:
         )
         stage.ended(event.executor)
         if measure is not None and not event.speculative:
-            stage.measured.add(event, measure.io_s, measure.cpu_s)
+            stage.measured.add(event, measure)
             if not stage.reads_blocks:
                 self._compare(stage, event, measure.io_s)
         out: list[FromPlanner] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from dagopt.controller.tracker import TaskMeasure
 from dagopt.model.stage_profile import StageProfiles
 from dagopt.model.wire import TaskEnded
 
@@ -21,15 +22,17 @@ class Measured:
     num_tasks: int = 0
     io_s: float = 0.0
     cpu_s: float = 0.0
+    lead_s: float = 0.0
     read_bytes: float = 0.0
     spilled_bytes: float = 0.0
     peak_memory_bytes: int = 0
 
-    def add(self, event: TaskEnded, io_s: float, cpu_s: float) -> None:
+    def add(self, event: TaskEnded, task: TaskMeasure) -> None:
         """One more task, with what its reading and computing took on their own."""
         self.num_tasks += 1
-        self.io_s += io_s
-        self.cpu_s += cpu_s
+        self.io_s += task.io_s
+        self.cpu_s += task.cpu_s
+        self.lead_s += task.lead_s
         self.read_bytes += event.read_bytes
         self.spilled_bytes += event.spilled_bytes
         self.peak_memory_bytes = max(self.peak_memory_bytes, event.peak_memory_bytes)
@@ -45,6 +48,8 @@ class StageCost:
     """Bytes that a task reads."""
     io_s: float | None
     """Seconds that it reads, where that was measured and bytes do not tell (blocks of files)."""
+    lead_s: float
+    """Seconds between its launch and its last byte in which it does not wait for the network."""
     memory_bound_from: int | None
     """Tasks per core at which it spilled, the fewest seen."""
     origin: str
@@ -81,6 +86,7 @@ class Knowledge:
             cpu_s=profile.cpu_s_per_task,
             read_bytes=profile.read_bytes_per_task,
             io_s=None,
+            lead_s=0.0,
             memory_bound_from=1 if profile.spilled_bytes_per_task > 0 else None,
             origin="profile",
         )
@@ -100,6 +106,7 @@ class Knowledge:
             cpu_s=measured.cpu_s / count,
             read_bytes=measured.read_bytes / count,
             io_s=measured.io_s / count if reads_blocks else None,
+            lead_s=measured.lead_s / count,
             memory_bound_from=spilled_from,
             origin="this application",
         )
@@ -110,6 +117,7 @@ class Knowledge:
                 io_s=new.io_s
                 if old.io_s is None or new.io_s is None
                 else _mean(old.io_s, new.io_s),
+                lead_s=_mean(old.lead_s, new.lead_s),
                 memory_bound_from=spilled_from,
                 origin=new.origin,
             )

@@ -20,6 +20,9 @@ from dagopt.policy.grouping.decide import GroupingSettings
 from dagopt.policy.grouping.group_size import saturating_group_size
 from dagopt.policy.grouping.lanes import Lanes
 
+_MAX_LEAD = 0.5
+"""A group is launched ahead of its turn by at most this part of its reading."""
+
 RETIME_S = 0.02
 """A launch is sent again only if it moved by more than this."""
 
@@ -72,9 +75,8 @@ class Launcher:
             )
             group = self._form(stage, executor, size, bandwidths, now_s)
             lanes = self._lanes(stage, group.host_set, num_reader_hosts)
-            start_s = lanes.start_s(executor.host, now_s)
-            group.launch_s = min(start_s, now_s + self._settings.max_delay_s)
-            lanes.occupy(group.group, executor.host, group.launch_s + group.io_s)
+            group.launch_s = self._launch_s(lanes, group, now_s)
+            lanes.occupy(group.group, executor.host, group.launch_s + group.reading_s)
             out.append(_launch(stage, group, now_s))
             room -= len(group.tasks)
         return out
@@ -90,12 +92,17 @@ class Launcher:
             lanes.free(group.group, group.host)
         out: list[FromPlanner] = []
         for group in later:
-            start_s = min(lanes.start_s(group.host, now_s), now_s + self._settings.max_delay_s)
-            lanes.occupy(group.group, group.host, start_s + group.io_s)
+            start_s = self._launch_s(lanes, group, now_s)
+            lanes.occupy(group.group, group.host, start_s + group.reading_s)
             if abs(start_s - group.launch_s) > RETIME_S:
                 group.launch_s = start_s
                 out.append(_launch(stage, group, now_s))
         return out
+
+    def _launch_s(self, lanes: Lanes, group: GroupState, now_s: float) -> float:
+        """When the group's delay ends: it is ready to read when a lane is free for it."""
+        start_s = max(now_s, lanes.start_s(group.host, now_s) - group.lead_s)
+        return min(start_s, now_s + self._settings.max_delay_s)
 
     def _room(self, stage: StageState, executor: ExecutorState, share_fraction: float) -> int:
         """Tasks of the stage that may still be launched on the executor.
@@ -128,7 +135,8 @@ class Launcher:
         else:
             tasks, host_set = _pick_in_order(stage, executor.host, size)
         io_s = sum(cost.tasks_s(stage.task_set.inputs, tasks, host_set))
-        if not all(bandwidths.is_learned(executor.network, n) for n in host_set.networks):
+        is_predicted = all(bandwidths.is_learned(executor.network, n) for n in host_set.networks)
+        if not is_predicted:
             # The prior may be far off: the next group waits for what is seen of this one.
             io_s = max(io_s, self._settings.max_delay_s)
         stage.next_group += 1
@@ -141,6 +149,8 @@ class Launcher:
             tasks=tuple(tasks),
             launch_s=0.0,
             io_s=io_s,
+            lead_s=min(stage.told.lead_s, _MAX_LEAD * io_s),
+            is_predicted=is_predicted,
         )
         stage.add_group(group)
         return group
@@ -185,7 +195,7 @@ class Launcher:
         best_load = 0
         for task in stage.unlaunched.candidates(host):
             own = stage.host_set(task, host)
-            if host_set is not None and own != host_set:
+            if host_set is not None and own is not host_set and own != host_set:
                 continue
             load = self._load(stage, task, own, host, cost, now_s)
             if best is None or load < best_load:
@@ -211,7 +221,7 @@ class Launcher:
         begin_s = lanes.start_s(host, now_s) if lanes is not None else now_s
         end_s = begin_s + sum(cost.tasks_s(stage.task_set.inputs, [task], host_set))
         return sum(
-            group.launch_s < end_s and group.launch_s + group.io_s > begin_s
+            group.launch_s < end_s and group.launch_s + group.reading_s > begin_s
             for group in groups.values()
         )
 

@@ -44,6 +44,8 @@ class Submission:
     """``(T,)`` seconds of reading on the first executor's host, whose view orders the tasks."""
     cpu_s: NDArray[np.float64]
     """``(T,)`` seconds of computing; zeros where not known."""
+    lead_s: float
+    """Seconds between a task's launch and its last byte in which it does not wait for the network."""
     outlook: StageOutlook
 
     def launch_order(self) -> NDArray[np.int64]:
@@ -96,6 +98,7 @@ def submission(
         records=(),
         io_s=nothing,
         cpu_s=nothing,
+        lead_s=0.0,
         outlook=StageOutlook(
             num_tasks=inputs.num_tasks,
             num_executors=0,
@@ -157,4 +160,11 @@ def _known(
         or not told.task_set.preferred
         or told.task_set.shuffle_types == {"wide"},
     )
-    return replace(told, records=tuple(records), io_s=io_s, cpu_s=cpu_s, outlook=outlook)
+    return replace(
+        told,
+        records=tuple(records),
+        io_s=io_s,
+        cpu_s=cpu_s,
+        lead_s=known.lead_s if known is not None else 0.0,
+        outlook=outlook,
+    )

@@ -34,12 +34,21 @@ class GroupState:
     """When its delay ends."""
     io_s: float
     """Predicted seconds of reading all of it, alone on the link."""
+    lead_s: float = 0.0
+    """Seconds after its launch in which it does not use the link yet."""
+    is_predicted: bool = True
+    """False where the bandwidth is not known yet, and ``io_s`` the longest delay."""
     waiting: set[int] = field(default_factory=set)
     """Tasks that have not started."""
     reading: set[int] = field(default_factory=set)
     """Tasks that have not read their input."""
     open: set[int] = field(default_factory=set)
     """Tasks that have not ended."""
+
+    @property
+    def reading_s(self) -> float:
+        """Predicted seconds from its launch until it has read, alone on the link."""
+        return self.lead_s + self.io_s
 
     def __post_init__(self) -> None:
         self.waiting, self.reading, self.open = set(self.tasks), set(self.tasks), set(self.tasks)
@@ -83,6 +92,7 @@ class StageState:
         predicted and measured, of tasks that ended since the costs were last calculated."""
         self._group_of: dict[int, int] = {}
         self._num_waiting = 0
+        self._num_serving: dict[InputHostSet, int] = {}
 
     @property
     def key(self) -> StageKey:
@@ -105,10 +115,15 @@ class StageState:
 
     def num_serving_hosts(self, host_set: InputHostSet) -> int:
         """Hosts that a set's input comes from, the reading host among them if it is local."""
+        known = self._num_serving.get(host_set)
+        if known is not None:
+            return known
         networks = self.sources.networks
         codes = [code for code, name in enumerate(networks) if name in host_set.networks]
         remote = int(np.isin(self.sources.code, codes).sum())
-        return remote if host_set.networks else len(self.sources.index)
+        found = remote if host_set.networks else len(self.sources.index)
+        self._num_serving[host_set] = found
+        return found
 
     def add_group(self, group: GroupState) -> None:
         """A group was formed: its tasks count as in flight on its executor."""

@@ -31,6 +31,9 @@ class TaskMeasure:
 
     io_s: float
     cpu_s: float
+    lead_s: float = 0.0
+    """Of the time between launch and the last byte, what was no wait for the network: start-up and
+    unpacking, in which the link can serve others. Part of ``cpu_s`` too."""
 
 
 class TaskTracker:
@@ -88,15 +91,21 @@ class TaskTracker:
         executor.reading += 1
         return True
 
-    def read(self, key: RunKey, now_s: float) -> None:
-        """A task has read its input and computes from now on."""
+    def read(self, key: RunKey, now_s: float, still_s: float = 0.0) -> None:
+        """A task has read its input, as is known now, and computes since ``still_s`` ago.
+
+        The probe needs a moment to be sure of it, which is a large part of a short fetch.
+        """
         run = self.running[key]
         executor = self.executors[key[3]]
         run.fetching = False
         executor.reading -= 1
-        run.fetched_s = now_s
-        run.alone_io_s = self._leave_links(run, executor.host, now_s)
+        seen_s = max(now_s - run.started_s, 1e-3)
+        still_s = min(still_s, seen_s - 1e-3)
+        run.fetched_s = now_s - still_s
+        run.alone_io_s = self._leave_links(run, executor.host, now_s) * (1 - still_s / seen_s)
         run.compute_mark = executor.compute.enter(now_s)
+        run.compute_mark -= still_s * executor.compute.rate
 
     def end(
         self, key: RunKey, event: TaskEnded, now_s: float, *, blocks_only: bool, python: bool
@@ -129,7 +138,11 @@ class TaskTracker:
             return TaskMeasure(io_s=io_s, cpu_s=elapsed_s - io_s)
         alone_fraction = min(1.0, alone_s / reading_s)
         if compute_s is not None and wait_s >= _BLOCKING * reading_s:
-            return TaskMeasure(io_s=alone_s, cpu_s=compute_s)
+            waiting = min(1.0, wait_s / reading_s)
+            lead_s = (1 - waiting) * reading_s
+            return TaskMeasure(
+                io_s=alone_s * waiting, cpu_s=compute_s + lead_s * share, lead_s=lead_s
+            )
         return TaskMeasure(io_s=wait_s * alone_fraction, cpu_s=(elapsed_s - wait_s) * share)
 
     def forget(self, which: Callable[[RunKey], bool], now_s: float) -> None:
@@ -163,7 +176,7 @@ class TaskTracker:
         executor = self.executors[event.executor]
         last, executor.sample = executor.sample, None
         read: dict[RunKey, int] = {}
-        for stage, attempt, task, read_bytes, _ in event.tasks:
+        for stage, attempt, task, read_bytes, *_ in event.tasks:
             key = (stage, attempt, task, event.executor)
             run = self.running.get(key)
             if run is not None and run.fetching:

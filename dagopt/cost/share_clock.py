@@ -27,10 +27,15 @@ class ShareClock:
 
     served_s: float = 0.0
 
+    @property
+    def rate(self) -> float:
+        """Seconds of service a second that each sharer gets now."""
+        return min(1.0, self.capacity / max(self.sharers, 1))
+
     def advance(self, now_s: float) -> float:
         """The reading at ``now_s``; an earlier time than the last one changes nothing."""
         if now_s > self.now_s:
-            self.served_s += (now_s - self.now_s) * min(1.0, self.capacity / max(self.sharers, 1))
+            self.served_s += (now_s - self.now_s) * self.rate
             self.now_s = now_s
         return self.served_s
 

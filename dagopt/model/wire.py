@@ -119,8 +119,8 @@ class Fetch(Message, frozen=True, kw_only=True, tag="fetch"):
 
     time_ms: int
     executor: str
-    tasks: list[tuple[int, int, int, int, bool]]
-    """``(stage, attempt, task, bytes read so far, reading is done)``."""
+    tasks: list[tuple[int, int, int, int, bool, int]]
+    """``(stage, attempt, task, bytes read so far, reading is done, ms since the bytes last grew)``."""
 
 
 class TaskEnded(Message, frozen=True, kw_only=True, tag="task_ended"):

@@ -12,7 +12,7 @@ from dagopt.controller.grouping import GroupingController
 from dagopt.errors import DagoptError, InputError
 from dagopt.model.stage_profile import StageProfiles
 from dagopt.model.wire import Hello
-from dagopt.planner.process import run
+from dagopt.planner.process import calm_gc, run
 from dagopt.planner.settings import controller_settings
 from dagopt.spark.conf import PREFIX
 
@@ -53,6 +53,7 @@ def _decision_log(hello: Hello) -> IO[bytes] | None:
 def main() -> int:
     """Run until the driver closes its end."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    calm_gc()
     try:
         run(
             sys.stdin.buffer,

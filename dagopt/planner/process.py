@@ -7,6 +7,7 @@ then releases everything.
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterable
 from typing import IO, Any
@@ -80,6 +81,16 @@ def run(
                 log.write(_ENCODER.encode(decision.to_dict()) + b"\n")
             log.flush()
             num_logged = controller.num_decisions
+
+
+def calm_gc() -> None:
+    """Let the garbage collector look at what was loaded never again, and at the rest less often.
+
+    A plan of 100,000 tasks makes many objects and no cycles; a fifth of its time went into that.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 20)
 
 
 def decode(line: bytes) -> FromJvm:

@@ -300,7 +300,7 @@ class StageSimulation:
                 if run.executor is executor and run.left_bytes:
                     total = sum(self.tasks[run.task].read_bytes.values())
                     read = round(total - sum(run.left_bytes.values()))
-                    rows.append((_STAGE, _ATTEMPT, run.task, read, False))
+                    rows.append((_STAGE, _ATTEMPT, run.task, read, False, 0))
             if rows:
                 self._tell(Fetch(time_ms=self._now_ms(), executor=executor.executor, tasks=rows))
 
@@ -311,7 +311,7 @@ class StageSimulation:
             Fetch(
                 time_ms=self._now_ms(),
                 executor=run.executor.executor,
-                tasks=[(_STAGE, _ATTEMPT, run.task, total, True)],
+                tasks=[(_STAGE, _ATTEMPT, run.task, total, True, 0)],
             )
         )
 

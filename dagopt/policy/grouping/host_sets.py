@@ -11,6 +11,7 @@ network hosts within one network merged).
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from dagopt.model.task_set import TaskInputs
 
 _SEED = 20_260_101
 _MAIN = 0.5
+_LOCAL = InputHostSet(local=True, networks=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,42 +86,52 @@ class HostSets:
         self._inputs = inputs
         self._networks = networks
         self._replicas = replicas
-        self._known: dict[bytes, _Sources] = {}
+        self._known: dict[tuple[int, ...], _Sources] = {}
+        self._rows: list[tuple[int, ...]] | None = None
         self._place = {name: place for place, name in enumerate(inputs.host_names)}
 
     def of(self, task: int, reader: str) -> InputHostSet:
         """The set of ``task``, seen from the host ``reader``."""
-        hosts = self._hosts(task)
-        place = self._place.get(reader)
-        is_local = place is not None and bool((hosts == place).any())
+        if self._rows is None:
+            self._rows = _rows_of(self._inputs)
+        hosts = self._rows[task]
+        is_local = self._place.get(reader, -1) in hosts
         if is_local and self._replicas:
-            return InputHostSet(local=True, networks=())
+            return _LOCAL
         sources = self._sources(hosts)
         if not is_local:
-            return InputHostSet(local=False, networks=sources.networks)
+            return sources.remote
         networks = sources.networks
         own = self._networks.of(reader)
         if sources.counts[own] == 1:
             networks = tuple(network for network in networks if network != own)
         return InputHostSet(local=True, networks=networks)
 
-    def _hosts(self, task: int) -> NDArray[np.int64]:
-        """Places of the hosts that the task reads from."""
-        inputs = self._inputs
-        if inputs.shared:
-            return inputs.hosts if inputs.task_bytes[task] > 0 else inputs.hosts[:0]
-        row = slice(inputs.offsets[task], inputs.offsets[task + 1])
-        return inputs.hosts[row][inputs.bytes_[row] > 0]
-
-    def _sources(self, hosts: NDArray[np.int64]) -> _Sources:
-        key = hosts.tobytes()
-        known = self._known.get(key)
+    def _sources(self, hosts: tuple[int, ...]) -> _Sources:
+        known = self._known.get(hosts)
         if known is None:
-            names = {self._inputs.host_names[host] for host in hosts.tolist()}
+            names = {self._inputs.host_names[host] for host in hosts}
             counts = Counter(self._networks.of(name) for name in names)
-            known = _Sources(counts=counts, networks=tuple(sorted(counts)))
-            self._known[key] = known
+            networks = tuple(sorted(counts))
+            remote = InputHostSet(local=False, networks=networks)
+            known = _Sources(counts=counts, networks=networks, remote=remote)
+            self._known[hosts] = known
         return known
+
+
+def _rows_of(inputs: TaskInputs) -> list[tuple[int, ...]]:
+    """``T`` rows: places of the hosts that each task reads from."""
+    if inputs.shared:
+        row = tuple(inputs.hosts.tolist())
+        return [row if reads else () for reads in (inputs.task_bytes > 0).tolist()]
+    hosts, offsets = inputs.hosts.tolist(), inputs.offsets.tolist()
+    if inputs.bytes_.size and inputs.bytes_.min() <= 0:
+        hosts = [
+            host if reads else -2 for host, reads in zip(hosts, inputs.bytes_ > 0, strict=True)
+        ]
+        rows = (hosts[a:b] for a, b in itertools.pairwise(offsets))
+        return [tuple(host for host in row if host >= 0) for row in rows]
+    return [tuple(hosts[a:b]) for a, b in itertools.pairwise(offsets)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +140,8 @@ class _Sources:
 
     counts: Counter[NetworkId]
     networks: tuple[NetworkId, ...]
+    remote: InputHostSet
+    """Their set for a reading host that is none of them."""
 
 
 def classify(

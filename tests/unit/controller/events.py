@@ -109,11 +109,14 @@ def fetched(
     read_bytes: int = 0,
     *,
     done: bool = True,
+    still_ms: int = 0,
     stage: int = 1,
     attempt: int = 0,
 ) -> Fetch:
     """How far one task is with its reading."""
-    return Fetch(time_ms=0, executor=executor, tasks=[(stage, attempt, task, read_bytes, done)])
+    return Fetch(
+        time_ms=0, executor=executor, tasks=[(stage, attempt, task, read_bytes, done, still_ms)]
+    )
 
 
 def ended(

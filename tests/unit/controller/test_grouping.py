@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from dagopt.controller.grouping import GroupingController
 from dagopt.model.network import parse_networks
@@ -90,8 +91,28 @@ def test_reading_slower_than_planned_puts_the_next_launch_off() -> None:
     live = with_one_core()
     first = (10.0, ev.started(0, "1")), (10.5, ev.fetched(0, "1", 20, done=False))
     assert play(live, *first) == []
+    # 20 bytes in half a second and, as predicted, half of its 200 in one: the other 160 take 2 s.
+    assert live.step(ev.fetched(0, "1", 40, done=False), 11.0) == [launch(2, [1], 2000)]
+
+
+def test_where_nothing_is_known_of_the_network_only_what_is_seen_counts() -> None:
+    live = ev.controller(bandwidths=replace(ev.BANDWIDTHS, learned={}))
+    live.step(ev.added("1", cores=1), 0.0)
+    first = (10.0, ev.started(0, "1")), (10.5, ev.fetched(0, "1", 20, done=False))
+    play(live, (10.0, ev.submitted(FOUR)), *first)
     # 20 bytes in half a second: the other 160 take 4 s more.
     assert live.step(ev.fetched(0, "1", 40, done=False), 11.0) == [launch(2, [1], 4000)]
+
+
+def test_a_fetch_ended_when_its_bytes_stopped_to_grow_not_when_that_was_told() -> None:
+    costs = []
+    for told_s, still_ms in ((11.8, 0), (12.2, 400)):
+        live = with_one_core()
+        ends = ev.ended(0, "1", from_s=10.0, to_s=14.0, wait_s=1.8)
+        course = (10.0, ev.started(0, "1")), (told_s, ev.fetched(0, "1", still_ms=still_ms))
+        play(live, *course, (14.0, ends))
+        costs.append((live.decisions[-1].io_s, live.decisions[-1].cpu_s))
+    assert costs[0] == pytest.approx(costs[1])
 
 
 def test_no_delay_is_longer_than_allowed() -> None:

@@ -13,18 +13,18 @@ private[dagopt] final class Fetches(gate: Gate, planner: PlannerProcess) {
     val rows = samples.grouped(Probe.Columns).flatMap { sample =>
       val set = gate.find(SetKey(sample(0).toInt, sample(1).toInt))
       if (set == null) None
-      else set.manager.partitionToIndex.get(sample(2).toInt).flatMap(row(set, _, sample(3), sample(4) == 1L))
+      else set.manager.partitionToIndex.get(sample(2).toInt).flatMap(row(set, _, sample))
     }.toSeq
     rows.groupBy(_._1).foreach { case (set, of) =>
-      set.tell(planner, Messages.fetch(executor, of.map { case (_, task, bytes, done) => (set.key, task, bytes, done) }))
+      set.tell(planner, Messages.fetch(executor, of.map(_._2)))
     }
   }
 
   /** None once the task's fetch was told to be done. */
-  private def row(set: HeldSet, task: Int, bytes: Long, standsStill: Boolean): Option[(HeldSet, Int, Long, Boolean)] = {
-    val done = set.fetchDone(task, bytes, standsStill)
-    if (done && set.firstDone(task)) Some((set, task, bytes, true))
-    else if (set.wasDone(task) || standsStill) None
-    else Some((set, task, bytes, false))
+  private def row(set: HeldSet, task: Int, sample: Array[Long]): Option[(HeldSet, FetchRow)] = {
+    val (bytes, standsStill) = (sample(3), sample(4) == 1L)
+    val done = set.fetchDone(task, bytes, standsStill) && set.firstDone(task)
+    if (!done && (set.wasDone(task) || standsStill)) None
+    else Some((set, FetchRow(set.key, task, bytes, done, stillMs = sample(5))))
   }
 }

@@ -88,18 +88,18 @@ private[dagopt] object Messages {
     json.writeBooleanField("ok", ok)
   }
 
-  /** Rows of (task set, task, bytes, done) of one executor. */
-  def fetch(executor: String, rows: Seq[(SetKey, Int, Long, Boolean)]): Array[Byte] = Wire.line("fetch") { json =>
+  def fetch(executor: String, rows: Seq[FetchRow]): Array[Byte] = Wire.line("fetch") { json =>
     json.writeNumberField("time_ms", System.currentTimeMillis())
     json.writeStringField("executor", executor)
     json.writeArrayFieldStart("tasks")
-    rows.foreach { case (key, task, bytes, done) =>
+    rows.foreach { row =>
       json.writeStartArray()
-      json.writeNumber(key.stage)
-      json.writeNumber(key.attempt)
-      json.writeNumber(task)
-      json.writeNumber(bytes)
-      json.writeBoolean(done)
+      json.writeNumber(row.key.stage)
+      json.writeNumber(row.key.attempt)
+      json.writeNumber(row.task)
+      json.writeNumber(row.bytes)
+      json.writeBoolean(row.done)
+      json.writeNumber(row.stillMs)
       json.writeEndArray()
     }
     json.writeEndArray()
@@ -108,3 +108,6 @@ private[dagopt] object Messages {
   def report(id: Long): Array[Byte] = Wire.line("report")(_.writeNumberField("id", id))
   def ping(seq: Long): Array[Byte] = Wire.line("ping")(_.writeNumberField("seq", seq))
 }
+
+/** How far a running task has come with reading its input. */
+private[dagopt] final case class FetchRow(key: SetKey, task: Int, bytes: Long, done: Boolean, stillMs: Long)

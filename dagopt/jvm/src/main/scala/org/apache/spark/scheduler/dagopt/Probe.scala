@@ -12,7 +12,7 @@ import org.apache.spark.api.plugin.{ExecutorPlugin, PluginContext}
  * task only when it ends, or at heartbeats ten seconds apart.
  *
  * '''Wire.''' A message is (executor id, rows of [[Probe.Columns]] numbers): stage, attempt,
- * partition, bytes, 1 if the bytes stand still. Plain arrays, since the class loader of the driver's
+ * partition, bytes, 1 if the bytes stand still, ms since they last grew. Plain arrays, since the class loader of the driver's
  * endpoint need not know this jar. At most [[Probe.MaxPerSecond]] messages a second, none while
  * nothing changes; a fetch that has come to a stand is told at once, progress at intervals.
  *
@@ -79,7 +79,7 @@ private[dagopt] final class Probe extends ExecutorPlugin {
       val task = all.next()
       if (task.context.isCompleted()) all.remove()
       else {
-        task.sample()
+        task.sample(nowNs)
         urgent ||= task.stopped && !task.stopTold
         due ||= task.bytes != task.bytesTold
       }
@@ -107,6 +107,7 @@ private[dagopt] final class Probe extends ExecutorPlugin {
         rows += c.partitionId().toLong
         rows += task.bytes
         rows += (if (task.stopped) 1L else 0L)
+        rows += (nowNs - task.grownNs) / 1000000
         task.told()
       }
     }
@@ -119,7 +120,7 @@ private[dagopt] final class Probe extends ExecutorPlugin {
 private[dagopt] object Probe {
   /** The interval in ms, in what the driver's `init` hands to the executors; absent if the probe is off. */
   val IntervalKey = "probe.interval.ms"
-  val Columns = 5
+  val Columns = 6
   private val SampleMs = 50L
   private val MaxPerSecond = 5
   /** Samples without growth after which bytes stand still. */
@@ -130,16 +131,17 @@ private[dagopt] object Probe {
     var bytes = 0L
     var bytesTold = 0L
     var stopTold = false
+    var grownNs = 0L
     private var still = 0
 
     def stopped: Boolean = still >= StillSamples
 
-    def sample(): Unit = {
+    def sample(nowNs: Long): Unit = {
       val metrics = context.taskMetrics()
       // Readers count apart and their numbers are merged when somebody asks; the heartbeat does it too.
       metrics.mergeShuffleReadMetrics()
       val now = metrics.shuffleReadMetrics.totalBytesRead + metrics.inputMetrics.bytesRead
-      if (now != bytes) { bytes = now; still = 0; stopTold = false }
+      if (now != bytes) { bytes = now; grownNs = nowNs; still = 0; stopTold = false }
       else if (bytes > 0 && still < StillSamples) still += 1
     }
 
