@@ -26,7 +26,7 @@ from jobs.overlap.cases import CASES, DEFAULT_CASES, Case  # noqa: E402
 from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
-from jobs.overlap.runner import Plan, clusters_for, num_steps, run_cases  # noqa: E402
+from jobs.overlap.runner import Plan, RunError, clusters_for, num_steps, run_cases  # noqa: E402
 from jobs.overlap.tpch import TPCH, run_tpch, tpch_steps, tpch_table  # noqa: E402
 
 Callback = Callable[[click.Context, click.Parameter, str], tuple[str, ...]]
@@ -143,16 +143,21 @@ def main(
     )
     console = Console()
     failures: list[str] = []
-    measurements = _run_cases([CASES[name] for name in cases if name != TPCH], plan, failures)
+    plain = [CASES[name] for name in cases if name != TPCH]
+    measurements = _run_cases(plain, plan, failures) if plain else []
     if measurements:
         console.print(measurement_table(measurements))
         console.print(verdict_table(verdicts(measurements)))
         console.print(f"Wrote {out / 'overlap.json'}")
     if TPCH in cases:
-        with _Steps(tpch_steps(plan)) as step:
-            queries = run_tpch(plan, tpch_scale, step, failures)
-        console.print(tpch_table(queries))
-        console.print(f"Wrote {out / 'tpch.json'}")
+        try:
+            with _Steps(tpch_steps(plan)) as step:
+                queries = run_tpch(plan, tpch_scale, step, failures)
+        except (ClusterError, RunError) as error:
+            failures.append(f"tpch: {error}")
+        else:
+            console.print(tpch_table(queries))
+            console.print(f"Wrote {out / 'tpch.json'}")
     for failure in failures:
         console.print(f"[red]failed:[/] {failure}")
     sys.exit(1 if failures else 0)

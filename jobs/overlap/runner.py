@@ -69,7 +69,7 @@ class Application:
     answers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     """What it said of each measured run, by case and repetition."""
 
-    def ask(self, command: dict[str, str] | None = None) -> dict[str, Any]:
+    def ask(self, command: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a command, if any, and wait for the answer."""
         if self.process.stdin is None or self.process.stdout is None:
             raise RunError(f"{self.mode}: the application has no pipes")
@@ -239,9 +239,21 @@ def start_application(
         "core_dir": str(core_dir),
     }
     log = plan.out_dir / f"driver-{name}.log"
+    return start_driver("jobs.overlap.app", mode, request, cluster, log, event_log_dir)
+
+
+def start_driver(
+    module: str,
+    mode: str,
+    request: dict[str, Any],
+    cluster: EmulatedCluster,
+    log: Path,
+    event_log_dir: Path,
+) -> Application:
+    """Start ``python -m module`` on the cluster, with ``request`` as its argument."""
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "jobs.overlap.app", json.dumps(request)],
+            [sys.executable, "-m", module, json.dumps(request)],
             cwd=REPOSITORY,
             env=cluster.environment() | {"PYTHONPATH": str(REPOSITORY)},
             stdin=subprocess.PIPE,

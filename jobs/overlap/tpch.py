@@ -1,33 +1,35 @@
-"""The case ``tpch``: all 22 queries by ``jobs/tpch.py``, stock Spark with one slot a core and dagopt.
+"""The case ``tpch``: the 22 queries of ``jobs/tpch.py``, stock Spark with one slot a core and dagopt.
 
-Each run is an application of its own, started by spark-submit with a properties file, as a user
-would start it: compressed shuffles, adaptive execution, Spark's own fetch window. The tables are
-read from the local disk of the machine; what crosses the emulated links is shuffles, broadcasts
-and results. Every run's rows are compared with those of the first stock run.
+Both applications live side by side and only one works at a time: every query runs once unmeasured
+in each, then in turn, so that a drift of the machine and how warm a JVM is hit both alike. Else as
+a user would run it: compressed shuffles, adaptive execution, Spark's own fetch window. The tables
+are read from the local disk of the machine; what crosses the emulated links is shuffles, broadcasts
+and results. The rows of every run are compared with those of stock Spark's first.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from jobs.emulated_cluster import EmulatedCluster, HostSpec, hand_on_priority
-from jobs.overlap.modes import DAGOPT, REPOSITORY, spark_properties
+from jobs.emulated_cluster import EmulatedCluster, HostSpec
+from jobs.overlap.modes import DAGOPT, spark_properties
+from jobs.overlap.runner import start_driver
+from jobs.tpch import DATA_ROOT, QUERIES, compare_results, ensure_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobs.overlap.runner import Plan
+    from jobs.overlap.runner import Application, Plan
 
 TPCH = "tpch"
 STOCK = "stock-1x"
@@ -56,7 +58,7 @@ class QueryTime:
 
 def tpch_steps(plan: Plan) -> int:
     """How often ``run_tpch`` tells of a step."""
-    return 1 + len(MODES) * plan.repetitions
+    return 1 + len(QUERIES) * (1 + plan.repetitions)
 
 
 def run_tpch(
@@ -68,17 +70,16 @@ def run_tpch(
         plan: hosts, links and repetitions.
         scale: TPC-H scale factor.
         step: told each time something begins.
-        failures: gets a line for each run that failed or whose rows differ.
+        failures: gets a line for each query that failed or whose rows differ.
     """
-    out_dir = plan.out_dir / TPCH
-    out_dir.mkdir(parents=True, exist_ok=True)
-    times: dict[str, list[dict[int, float]]] = {mode: [] for mode in MODES}
+    data = DATA_ROOT / f"sf{scale:g}"
+    step("tpch: tables and cluster")
+    ensure_data(data, scale)
     num_cores = os.cpu_count() or 1
     hosts = [
-        HostSpec(name=f"h{number}", physical_core=(number - 1) % num_cores)
+        HostSpec(name=f"h{number}", memory_mb=8192, physical_core=(number - 1) % num_cores)
         for number in range(1, plan.num_hosts + 1)
     ]
-    step("tpch: cluster")
     with (
         tempfile.TemporaryDirectory(prefix="cluster-", dir=plan.out_dir) as cluster_dir,
         EmulatedCluster(
@@ -88,24 +89,50 @@ def run_tpch(
             python=sys.executable,
             subnet=plan.subnet,
         ) as cluster,
+        ExitStack() as stack,
     ):
-        for repetition in range(1, plan.repetitions + 1):
-            # Stock is first in the first repetition, as its rows are what others must equal.
-            for mode in MODES if repetition % 2 else MODES[::-1]:
-                step(f"tpch: {mode}, repetition {repetition}")
-                name = f"{mode}-{repetition}"
-                problem = _run_once(plan, cluster, mode, scale, out_dir, name)
-                if problem:
-                    failures.append(f"tpch, {name}: {problem}")
-                else:
-                    text = (out_dir / f"{name}.json").read_text(encoding="utf-8")
-                    queries = json.loads(text)["queries"]
-                    times[mode].append({row["query"]: row["elapsed_s"] for row in queries})
-    found = _medians(times)
-    rows = [{**asdict(row), "ratio": round(row.ratio, 3)} for row in found]
+        applications = {}
+        for mode in MODES:
+            applications[mode] = _start(plan, cluster, mode, scale, data)
+            stack.callback(applications[mode].kill)
+        for application in applications.values():
+            application.ask()
+        rows_dir = cluster.work_dir / "rows"
+        times = [
+            _time_query(query, plan.repetitions, applications, rows_dir, step) for query in QUERIES
+        ]
+        for application in applications.values():
+            application.stop()
+        first = rows_dir / f"{STOCK}-0"
+        for other in sorted(rows_dir.iterdir()):
+            failures += [f"tpch, {other.name}: {text}" for text in compare_results(first, other)]
+    rows = [{**asdict(row), "ratio": round(row.ratio, 3)} for row in times]
     text = json.dumps(rows, indent=1)
     (plan.out_dir / "tpch.json").write_text(f"{text}\n", encoding="utf-8")
-    return found
+    return times
+
+
+def _time_query(
+    query: int,
+    repetitions: int,
+    applications: dict[str, Application],
+    rows_dir: Path,
+    step: Callable[[str], None],
+) -> QueryTime:
+    """Run a query in turn in both applications, once unmeasured."""
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for repetition in range(repetitions + 1):
+        step(f"tpch: Q{query}, " + (f"repetition {repetition}" if repetition else "warm-up"))
+        for mode in MODES if repetition % 2 else MODES[::-1]:
+            results = rows_dir / f"{mode}-{repetition}"
+            answer = applications[mode].ask({"query": query, "results": str(results)})
+            if repetition:
+                times[mode].append(answer["elapsed_s"])
+    return QueryTime(
+        query=query,
+        stock_s=statistics.median(times[STOCK]),
+        dagopt_s=statistics.median(times[DAGOPT]),
+    )
 
 
 def tpch_table(queries: Sequence[QueryTime]) -> Table:
@@ -130,11 +157,11 @@ def tpch_table(queries: Sequence[QueryTime]) -> Table:
     return table
 
 
-def _run_once(
-    plan: Plan, cluster: EmulatedCluster, mode: str, scale: float, out_dir: Path, name: str
-) -> str:
-    """Run all queries once; what went wrong, or nothing."""
-    event_logs = plan.out_dir / "eventlogs" / f"tpch-{name}"
+def _start(
+    plan: Plan, cluster: EmulatedCluster, mode: str, scale: float, data: Path
+) -> Application:
+    """Start the driver process of one mode."""
+    event_logs = plan.out_dir / "eventlogs" / f"tpch-{mode}"
     event_logs.mkdir(parents=True, exist_ok=True)
     properties = spark_properties(
         mode,
@@ -152,52 +179,9 @@ def _run_once(
         "spark.sql.warehouse.dir": (cluster.work_dir / "warehouse").as_uri(),
     }
     if mode == DAGOPT:
-        properties["spark.dagopt.decisionLog"] = str(out_dir / f"decisions-{name}.jsonl")
-    file = cluster.work_dir / f"{name}.properties"
-    file.write_text("".join(f"{key} {value}\n" for key, value in properties.items()), "utf-8")
-    baseline = out_dir / "rows-stock-1x-1"
-    command = [
-        *(str(cluster.spark_home / "bin" / "spark-submit"), "--properties-file", str(file)),
-        *(str(REPOSITORY / "jobs" / "tpch.py"), "--scale", f"{scale:g}"),
-        *("--data", str(REPOSITORY / "build" / "data" / "tpch" / f"sf{scale:g}")),
-        *("--results", str(out_dir / f"rows-{name}"), "--json", str(out_dir / f"{name}.json")),
-    ]
-    if name != "stock-1x-1":
-        command += ["--baseline", str(baseline)]
-    environment: dict[str, Any] = cluster.environment() | {"PYSPARK_DRIVER_PYTHON": sys.executable}
-    with (out_dir / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=cluster.work_dir,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        hand_on_priority(process.pid)
-        try:
-            code = process.wait()
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    if code == 0:
-        return ""
-    lines = (out_dir / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-    said = [line for line in lines if line.startswith("tpch: ")] or lines[-1:] or ["nothing"]
-    return f"exit code {code}: {said[-1]}"
-
-
-def _medians(times: dict[str, list[dict[int, float]]]) -> list[QueryTime]:
-    if not all(times.values()):
-        return []
-    numbers = sorted(set.intersection(*(set(run) for runs in times.values() for run in runs)))
-    return [
-        QueryTime(
-            query=number,
-            stock_s=statistics.median(run[number] for run in times[STOCK]),
-            dagopt_s=statistics.median(run[number] for run in times[DAGOPT]),
-        )
-        for number in numbers
-    ]
+        decisions = plan.out_dir / "decisions-tpch.jsonl"
+        decisions.unlink(missing_ok=True)
+        properties["spark.dagopt.decisionLog"] = str(decisions)
+    request = {"mode": mode, "conf": properties, "scale": scale, "data": str(data)}
+    log = plan.out_dir / f"driver-tpch-{mode}.log"
+    return start_driver("jobs.overlap.tpch_app", mode, request, cluster, log, event_logs)

@@ -27,6 +27,8 @@ class ConcurrencyChoice:
     """Tasks of the stage that are launched on one executor at a time, at least 1."""
 
     reason: str
+    is_io_bound: bool = True
+    """False where a stage computes, or is short of memory: then nothing of it is delayed."""
 
 
 def choose_concurrency(
@@ -53,17 +55,22 @@ def choose_concurrency(
     if memory_bound_from is not None:
         limit = min(limit, max(1, memory_bound_from - 1))
     if limit == 1:
+        is_possible = max_tasks_per_core > 1
         why = (
-            "more tasks at once are not possible here"
-            if max_tasks_per_core == 1
-            else (f"memory-bound: it spilled at {memory_bound_from} tasks per core")
+            f"memory-bound: it spilled at {memory_bound_from} tasks per core"
+            if is_possible
+            else "more tasks at once are not possible here"
         )
-        return ConcurrencyChoice(tasks_per_core=1, per_executor=whole_cores, reason=why)
+        return ConcurrencyChoice(
+            tasks_per_core=1, per_executor=whole_cores, reason=why, is_io_bound=not is_possible
+        )
     # The tasks that Spark starts at once share the link, so each reads as long as all of them.
     shared_io_s = whole_cores * io_s
     if cpu_s is not None and shared_io_s < IO_BOUND_FRACTION * (shared_io_s + cpu_s):
         why = f"CPU-bound: I/O {io_s:.2f} s of {io_s + cpu_s:.2f} s a task"
-        return ConcurrencyChoice(tasks_per_core=1, per_executor=whole_cores, reason=why)
+        return ConcurrencyChoice(
+            tasks_per_core=1, per_executor=whole_cores, reason=why, is_io_bound=False
+        )
     if cpu_s is None:
         ratio, known = float(limit - 1), "CPU time not yet known"
     elif cpu_s == 0:

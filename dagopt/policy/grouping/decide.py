@@ -26,6 +26,9 @@ class GroupingSettings:
     """No group is delayed longer, in seconds."""
     min_gain_fraction: float = 0.05
     """Predicted gain below which Spark's own way is kept."""
+    min_waves: float = 2.0
+    """Tasks over cores below which Spark's own way is kept: what overlaps is little, and a task in a
+    group cannot move to the core that is free first."""
 
     def __post_init__(self) -> None:
         if self.max_tasks_per_core < 1 or self.max_delay_s < 0:
@@ -80,6 +83,9 @@ def decide(outlook: StageOutlook, settings: GroupingSettings) -> GroupingDecisio
     if outlook.num_tasks <= total_cores:
         why = f"its {outlook.num_tasks} tasks all start at once on {total_cores:g} cores"
         return _keep(outlook, why)
+    if outlook.num_tasks < settings.min_waves * total_cores:
+        why = f"its {outlook.num_tasks} tasks are less than two waves on {total_cores:g} cores"
+        return _keep(outlook, why)
     if outlook.reads_blocks and outlook.cpu_s is None:
         return _keep(outlook, "reads blocks: how long is only known once it has run")
     if not outlook.can_pin:
@@ -106,7 +112,7 @@ def decide(outlook: StageOutlook, settings: GroupingSettings) -> GroupingDecisio
         outlook.num_tasks, outlook.num_executors, outlook.cores, outlook.io_s, outlook.cpu_s
     )
     times = f"{where}: {stock:.1f} s as Spark runs it, {grouped:.1f} s in groups"
-    if choice.tasks_per_core == 1 and outlook.num_sources < 2:
+    if not choice.is_io_bound or (choice.tasks_per_core == 1 and outlook.num_sources < 2):
         return _keep(outlook, f"{choice.reason}; {times}", stock, grouped)
     gain = 1 - grouped / stock if stock > 0 else 0.0
     if gain < settings.min_gain_fraction and outlook.num_sources < 2:

@@ -38,7 +38,10 @@ def test_the_bound_holds_for_core_and_executor() -> None:
 
 def test_a_stage_that_computes_keeps_one_task_a_core() -> None:
     assert choice(0.1, 9.9) == ConcurrencyChoice(
-        tasks_per_core=1, per_executor=4, reason="CPU-bound: I/O 0.10 s of 10.00 s a task"
+        tasks_per_core=1,
+        per_executor=4,
+        reason="CPU-bound: I/O 0.10 s of 10.00 s a task",
+        is_io_bound=False,
     )
 
 
@@ -49,6 +52,7 @@ def test_a_stage_that_spilled_stays_below_what_spilled() -> None:
             tasks_per_core=1,
             per_executor=4,
             reason=f"memory-bound: it spilled at {spilled} tasks per core",
+            is_io_bound=False,
         )
 
 

@@ -41,6 +41,7 @@ def test_reading_and_computing_that_can_overlap_are_grouped() -> None:
     [
         ({"num_executors": 0}, "no executor is known yet"),
         ({"num_tasks": 8}, "its 8 tasks all start at once on 8 cores"),
+        ({"num_tasks": 15}, "its 15 tasks are less than two waves on 8 cores"),
         (
             {"reads_blocks": True, "cpu_s": None},
             "reads blocks: how long is only known once it has run",
@@ -82,6 +83,12 @@ def test_a_task_set_is_passed_with_its_reason(changes: dict[str, object], reason
     assert (decision.action, decision.reason) == ("pass", reason)
     assert decision.concurrency.tasks_per_core == 1
     assert decision.concurrency.per_executor == 8
+
+
+@pytest.mark.parametrize("why", [{"cpu_s": 99.0}, {"memory_bound_from": 1}])
+def test_what_computes_or_is_short_of_memory_is_never_delayed(why: dict[str, object]) -> None:
+    decision = decided(num_sources=3, **why)
+    assert (decision.action, decision.concurrency.tasks_per_core) == ("order", 1)
 
 
 def test_what_is_not_grouped_is_ordered_where_source_hosts_can_take_turns() -> None:

@@ -1,0 +1,190 @@
+"""How long a GPU pipeline takes in each form of its stage.
+
+* ``fused``: one stage, as Spark makes it. Each task holds its GPU through all of its parts.
+* ``split``: an inserted shuffle before the GPU part, after it or both, and one stage after the
+  other. CPU operators on a side without one run in the GPU tasks.
+* ``sliced``: slices of partitions, each with a CPU and a GPU stage of its own, so that the GPU
+  stage of one slice runs beside the CPU stage of the next. Each ends in an inserted shuffle, and
+  one last stage reads the union of them.
+* ``cpu_only``: one stage in which the GPU operator's CPU form runs.
+
+For N equal tasks the first two and the last are closed forms, waves of tasks times their seconds;
+:mod:`dagopt.cost.slice_schedule` computes the third. Writing an inserted shuffle lengthens the
+tasks in front of it and reading it those behind. Not modelled: tasks of unlike length, cores shared
+with other stages, and seconds that the driver takes to plan more stages.
+
+Source: US patent text of the family "cluster GPU sharing by DAG generation", claim 1 (equivalence
+stages, created on the basis of the cost of each inserted shuffle stage); the formulas are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dagopt.cost.inserted_shuffle import ShuffleCost
+from dagopt.cost.slice_schedule import last_gpu_end_s, slice_sizes
+from dagopt.errors import InputError
+from dagopt.model.pipeline import PartitionCosts, Slots
+from dagopt.units import format_s
+
+Form: TypeAlias = Literal["fused", "split", "sliced", "cpu_only"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormTime:
+    """Predicted time of a pipeline in one form."""
+
+    form: Form
+
+    elapsed_s: float
+    """Seconds from the first task's start to the last one's end."""
+
+    gpu_allocated_s: float
+    """Seconds that GPUs are held by tasks, summed over the GPUs."""
+
+    gpu_busy_s: float
+    """... of which the GPU operator runs."""
+
+    num_slices: int = 1
+    """Above 1 in the form ``sliced`` only."""
+
+    boundary_before: bool = False
+    """Whether an inserted shuffle stands before the GPU part."""
+
+    boundary_after: bool = False
+    """Whether one stands after it."""
+
+    @property
+    def name(self) -> str:
+        """The form in words: ``split before and after``, ``sliced in 4``."""
+        if self.form == "sliced":
+            return f"sliced in {self.num_slices}"
+        if self.form == "split":
+            sides = {"before": self.boundary_before, "after": self.boundary_after}
+            return f"split {' and '.join(side for side, is_there in sides.items() if is_there)}"
+        return "CPU only" if self.form == "cpu_only" else self.form
+
+    def __str__(self) -> str:
+        return f"{self.name} {format_s(self.elapsed_s)}"
+
+
+def fused_time(num_partitions: int, costs: PartitionCosts, slots: Slots) -> FormTime:
+    """One stage of GPU tasks."""
+    task_s = costs.cpu_s + costs.gpu_s + costs.rest_s
+    return FormTime(
+        form="fused",
+        elapsed_s=_stage_s(num_partitions, slots.gpu_tasks, task_s),
+        gpu_allocated_s=num_partitions * task_s,
+        gpu_busy_s=num_partitions * costs.gpu_s,
+    )
+
+
+def cpu_only_time(num_partitions: int, costs: PartitionCosts, slots: Slots) -> FormTime:
+    """One stage of CPU tasks.
+
+    Raises:
+        InputError: the costs know no CPU form.
+    """
+    if costs.cpu_only_s is None:
+        raise InputError("cpu_only_s is None, must be known for the CPU-only form")
+    task_s = costs.cpu_s + costs.cpu_only_s + costs.rest_s
+    return FormTime(
+        form="cpu_only",
+        elapsed_s=_stage_s(num_partitions, slots.cores, task_s),
+        gpu_allocated_s=0.0,
+        gpu_busy_s=0.0,
+    )
+
+
+def split_time(
+    num_partitions: int,
+    costs: PartitionCosts,
+    slots: Slots,
+    *,
+    before: ShuffleCost | None = None,
+    after: ShuffleCost | None = None,
+) -> FormTime:
+    """A CPU stage if there is a shuffle ``before``, a GPU stage, a CPU stage if one is ``after``.
+
+    Raises:
+        InputError: there is neither.
+    """
+    if before is None and after is None:
+        raise InputError("a split form has a shuffle before the GPU part, after it, or both")
+    gpu_task_s = _gpu_task_s(costs, before, after)
+    elapsed_s = _stage_s(num_partitions, slots.gpu_tasks, gpu_task_s)
+    if before is not None:
+        cpu_task_s = costs.cpu_s + before.write_s
+        elapsed_s += _stage_s(num_partitions, slots.cores, cpu_task_s) + before.stage_s
+    if after is not None:
+        elapsed_s += _last_stage_s(num_partitions, costs, slots, after)
+    return FormTime(
+        form="split",
+        elapsed_s=elapsed_s,
+        gpu_allocated_s=num_partitions * gpu_task_s,
+        gpu_busy_s=num_partitions * costs.gpu_s,
+        boundary_before=before is not None,
+        boundary_after=after is not None,
+    )
+
+
+def sliced_time(
+    num_partitions: int,
+    costs: PartitionCosts,
+    slots: Slots,
+    before: ShuffleCost,
+    after: ShuffleCost,
+    *,
+    num_slices: int,
+) -> FormTime:
+    """CPU and GPU stages of the slices side by side, and a last CPU stage over all partitions.
+
+    Args:
+        num_partitions: N, at least ``num_slices``.
+        costs: of one partition.
+        slots: what all stages run on.
+        before: the shuffle before the GPU part, for all partitions together.
+        after: the one after it.
+        num_slices: at least 1.
+
+    Raises:
+        InputError: there are fewer partitions than slices, or no slices.
+    """
+    gpu_task_s = _gpu_task_s(costs, before, after)
+    gpus_done_s = last_gpu_end_s(
+        slice_sizes(num_partitions, num_slices),
+        cpu_task_s=costs.cpu_s + before.write_s,
+        gpu_task_s=gpu_task_s,
+        handover_s=before.stage_s,
+        slots=slots,
+    )
+    return FormTime(
+        form="sliced",
+        elapsed_s=gpus_done_s + _last_stage_s(num_partitions, costs, slots, after),
+        gpu_allocated_s=num_partitions * gpu_task_s,
+        gpu_busy_s=num_partitions * costs.gpu_s,
+        num_slices=num_slices,
+        boundary_before=True,
+        boundary_after=True,
+    )
+
+
+def _stage_s(num_tasks: int, at_once: int, task_s: float) -> float:
+    return math.ceil(num_tasks / at_once) * task_s
+
+
+def _gpu_task_s(
+    costs: PartitionCosts, before: ShuffleCost | None, after: ShuffleCost | None
+) -> float:
+    front_s = costs.cpu_s if before is None else before.reading_task_s
+    behind_s = costs.rest_s if after is None else after.write_s
+    return front_s + costs.gpu_s + behind_s
+
+
+def _last_stage_s(
+    num_partitions: int, costs: PartitionCosts, slots: Slots, after: ShuffleCost
+) -> float:
+    task_s = after.reading_task_s + costs.rest_s
+    return after.stage_s + _stage_s(num_partitions, slots.cores, task_s)

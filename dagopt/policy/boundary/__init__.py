@@ -1,0 +1,1 @@
+"""Equivalence stages: where a CPU part ends and a GPU part begins, and which of them runs now."""

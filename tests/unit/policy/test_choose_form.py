@@ -1,0 +1,241 @@
+"""Which form is chosen, and the reason that an operator reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dagopt.cost.inserted_shuffle import ShuffleRates
+from dagopt.errors import InputError
+from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
+from dagopt.policy.boundary.choose_form import (
+    Boundary,
+    BoundaryDecision,
+    BoundarySettings,
+    choose_form,
+    slice_counts,
+)
+
+COSTS = PartitionCosts(cpu_s=3.0, gpu_s=1.0, input_bytes=0.0, output_bytes=0.0)
+SLOTS = Slots(cores=8, gpus=2)
+FREE = ShuffleRates(launch_s=0.0, stage_s=0.0)
+
+
+def decided(
+    costs: PartitionCosts | None = COSTS,
+    *,
+    num_partitions: int = 16,
+    slots: Slots = SLOTS,
+    rates: ShuffleRates = FREE,
+    settings: BoundarySettings | None = None,
+) -> BoundaryDecision:
+    pipeline = GpuPipeline(num_partitions=num_partitions, costs=costs)
+    return choose_form(pipeline, slots, rates, settings or BoundarySettings())
+
+
+def barrier(stage_s: float) -> ShuffleRates:
+    return replace(FREE, stage_s=stage_s)
+
+
+def test_the_worked_example_is_split() -> None:
+    decision = decided(rates=barrier(1.0))
+    assert (decision.form, decision.predicted_s) == ("split", 15.0)
+    assert (decision.boundary_before, decision.boundary_after) == (True, False)
+    assert decision.before is not None
+    assert decision.before.total_s == 1.0
+    assert decision.reason == (
+        "split before 15.0 s against fused 32.0 s, sliced in 2 15.0 s, sliced in 4 15.0 s,"
+        " sliced in 8 15.0 s; 16 partitions of CPU 3.00 s + GPU 1.00 s on 8 CPU slots and 2 GPUs;"
+        " shuffle before of 0 B each 1.00 s (serialising 0.00 s, disk 0.00 s, network 0.00 s,"
+        " launches 0.00 s, barrier 1.00 s); shuffle after of 0 B each 1.00 s (serialising 0.00 s,"
+        " disk 0.00 s, network 0.00 s, launches 0.00 s, barrier 1.00 s)"
+    )
+
+
+def test_a_shuffle_that_eats_up_the_gain_keeps_it_fused() -> None:
+    decision = decided(rates=barrier(18.0))
+    assert (decision.form, decision.predicted_s, decision.num_slices) == ("fused", 32.0, 1)
+    assert not decision.boundary_before
+    assert not decision.boundary_after
+    assert decision.reason.startswith(
+        "less than 5% to gain; fused 32.0 s against split before 32.0 s, sliced in 2 "
+    )
+
+
+def test_a_small_gain_is_none() -> None:
+    # Split takes 14 s of work and its barriers, against 32 s.
+    assert decided(rates=barrier(16.5)).form == "fused"
+    assert decided(rates=barrier(16.0)).form == "split"
+    eager = BoundarySettings(min_gain_fraction=0.0)
+    assert decided(rates=barrier(16.5), settings=eager).form == "split"
+    assert decided(rates=barrier(18.0), settings=eager).form == "fused"
+
+
+def test_long_pipelines_are_sliced_in_no_more_slices_than_pay() -> None:
+    decision = decided(num_partitions=64, rates=barrier(0.125))
+    assert (decision.form, decision.num_slices) == ("sliced", 8)
+    assert (decision.boundary_before, decision.boundary_after) == (True, True)
+    times = {found.name: found.elapsed_s for found in decision.considered}
+    assert times["sliced in 8"] <= 1.01 * min(times.values())
+    assert times["sliced in 4"] > 1.01 * min(times.values())
+    assert times["sliced in 8"] < times["split before"] < times["fused"]
+
+
+def test_more_slices_that_gain_next_to_nothing_are_not_made() -> None:
+    costs, slots = replace(COSTS, cpu_s=1.0, gpu_s=4.0), Slots(cores=8, gpus=1)
+    exact = BoundarySettings(alike_fraction=0.0)
+    assert decided(costs, num_partitions=64, slots=slots, settings=exact).num_slices == 8
+    assert decided(costs, num_partitions=64, slots=slots).num_slices == 4
+
+
+def test_bytes_across_the_boundary_count() -> None:
+    heavy = replace(COSTS, input_bytes=2e9)
+    assert decided(heavy).form == "fused"
+    fast = replace(FREE, disk_bytes_per_s=1e12, serialise_bytes_per_s=1e12)
+    assert decided(heavy, rates=fast).form != "fused"
+
+
+def test_cpu_operators_behind_the_gpu_get_a_boundary_of_their_own_where_that_is_cheaper() -> None:
+    settings = BoundarySettings(max_slices=1)
+    costs = replace(COSTS, rest_s=2.0)
+    both = decided(costs, rates=barrier(1.0), settings=settings)
+    assert (both.boundary_before, both.boundary_after, both.predicted_s) == (True, True, 20.0)
+    heavy = decided(replace(costs, output_bytes=1e9), rates=barrier(1.0), settings=settings)
+    assert (heavy.boundary_before, heavy.boundary_after, heavy.predicted_s) == (True, False, 31.0)
+    behind = decided(replace(costs, cpu_s=0.0), rates=barrier(1.0), settings=settings)
+    assert (behind.boundary_before, behind.boundary_after, behind.predicted_s) == (False, True, 13)
+
+
+def test_the_cpu_only_form_is_chosen_where_gpus_are_the_slower_way() -> None:
+    decision = decided(replace(COSTS, cpu_only_s=2.0))
+    assert (decision.form, decision.predicted_s) == ("cpu_only", 10.0)
+    assert decided(replace(COSTS, cpu_only_s=50.0)).form == "sliced"
+
+
+def test_a_stage_without_cpu_work_has_nothing_to_cut() -> None:
+    for boundary in ("auto", "always"):
+        settings = BoundarySettings(boundary=boundary)
+        decision = decided(replace(COSTS, cpu_s=0.0), settings=settings)
+        assert (decision.form, len(decision.considered)) == ("fused", 1)
+
+
+def test_never_is_as_spark_runs_it() -> None:
+    decision = decided(settings=BoundarySettings(boundary="never"))
+    assert (decision.form, decision.predicted_s) == ("fused", 32.0)
+    assert decision.reason.startswith("boundary is never; fused 32.0 s; 16 partitions of ")
+
+
+def test_always_leaves_no_cpu_operator_in_a_gpu_task() -> None:
+    settings = BoundarySettings(boundary="always")
+    decision = decided(rates=barrier(18.0), settings=settings)
+    assert (decision.form, decision.predicted_s) == ("split", 32.0)
+    assert decision.reason.startswith("boundary is always; split before 32.0 s against fused ")
+    costs = replace(COSTS, rest_s=0.001, cpu_only_s=0.0)
+    decision = decided(costs, rates=barrier(18.0), settings=replace(settings, max_slices=1))
+    assert (decision.form, decision.boundary_before, decision.boundary_after) == (
+        "split",
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("num_partitions", "slots", "size"),
+    [
+        (64, SLOTS, 8),
+        (16, SLOTS, 4),
+        (8, SLOTS, 2),
+        (400, Slots(cores=4, gpus=8, cpus_per_gpu_task=0), 8),
+    ],
+)
+def test_unknown_costs_are_measured_on_a_first_slice(
+    num_partitions: int, slots: Slots, size: int
+) -> None:
+    decision = decided(None, num_partitions=num_partitions, slots=slots)
+    assert (decision.form, decision.num_probe_partitions) == ("probe", size)
+    assert (decision.boundary_before, decision.boundary_after) == (True, True)
+    assert decision.reason == (
+        f"costs are not known: {size} of {num_partitions} partitions run split to measure them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("boundary", "form", "reason"),
+    [
+        (
+            "auto",
+            "fused",
+            "costs are not known, and 25% of 7 partitions do not fill 2 GPUs to measure them",
+        ),
+        (
+            "always",
+            "split",
+            (
+                "boundary is always; costs are not known, and 25% of 7 partitions do not fill"
+                " 2 GPUs to measure them"
+            ),
+        ),
+        ("never", "fused", "boundary is never; costs are not known"),
+    ],
+)
+def test_a_pipeline_too_small_for_a_probe_is_not_measured(
+    boundary: Boundary, form: str, reason: str
+) -> None:
+    decision = decided(None, num_partitions=7, settings=BoundarySettings(boundary=boundary))
+    assert (decision.form, decision.predicted_s, decision.reason) == (form, None, reason)
+
+
+def test_the_rest_after_a_probe_is_decided_like_any_pipeline() -> None:
+    probe = decided(None, num_partitions=64)
+    rest = decided(COSTS, num_partitions=64 - probe.num_probe_partitions)
+    assert rest.form == "sliced"
+
+
+def test_no_partitions_are_left_alone() -> None:
+    for costs in (None, COSTS):
+        decision = decided(costs, num_partitions=0)
+        assert (decision.form, decision.reason) == ("fused", "no partitions")
+
+
+def test_a_stage_that_takes_no_time_is_left_alone() -> None:
+    costs = replace(COSTS, cpu_s=0.0, gpu_s=0.0, cpu_only_s=0.0)
+    assert decided(costs, settings=BoundarySettings(min_gain_fraction=0.0)).form == "fused"
+
+
+@pytest.mark.parametrize(
+    ("num_partitions", "most", "expected"),
+    [
+        (16, 16, [2, 4, 8]),
+        (1000, 16, [2, 4, 8, 16]),
+        (100, 20, [2, 4, 8, 13, 16, 20]),
+        (7, 16, [2, 3]),
+        (3, 16, []),
+        (16, 1, []),
+    ],
+)
+def test_slices_are_as_wide_as_the_gpus(
+    num_partitions: int, most: int, expected: list[int]
+) -> None:
+    assert slice_counts(num_partitions, SLOTS, most) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"boundary": "yes"}, "boundary is 'yes': allowed is auto, always, never"),
+        (
+            {"min_gain_fraction": 1.0},
+            "min_gain_fraction 1.0 must be >= 0 and < 1, alike_fraction 0.01 must be >= 0",
+        ),
+        (
+            {"alike_fraction": -1.0},
+            "min_gain_fraction 0.05 must be >= 0 and < 1, alike_fraction -1.0 must be >= 0",
+        ),
+        ({"max_slices": 0}, "max_slices is 0, must be >= 1"),
+    ],
+)
+def test_impossible_settings_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        BoundarySettings(**changes)  # type: ignore[arg-type]
+    assert str(caught.value) == message
