@@ -164,6 +164,63 @@ class Ping(Message, frozen=True, kw_only=True, tag="ping"):
     seq: int
 
 
+class GpuStage(Message, frozen=True, kw_only=True, tag="gpu_stage"):
+    """A GPU operator is about to run; its form is asked for."""
+
+    time_ms: int
+    id: int
+    """Of the question; the answer carries it too."""
+    signature: str
+    """Number of the physical plan up to and with the operator."""
+    name: str
+    num_partitions: int
+    cores: float
+    """Tasks of the default resource profile that run at once."""
+    gpus: int
+    """Tasks that can each have their GPUs at once."""
+    cpus_per_task: float
+    """CPU slots that a GPU task takes, of which ``cores`` are there."""
+    num_hosts: int
+    above: list[str] = []
+    """Operators behind it in its stage, the nearest first."""
+    limited: bool = False
+    """Whether a limit needs only some of its rows."""
+    act: bool = True
+    """Whether the answer is waited for and followed."""
+
+
+class TaskSums(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the tasks of one stage that ended well."""
+
+    num_tasks: int
+    held_ms: int
+    """From launch to end: as long as they held what they asked for."""
+    run_ms: int
+    start_ms: int
+    """... of which Python workers were started, one after the other in a task."""
+    read_ms: int
+    """Waiting for shuffled blocks."""
+    write_ms: int
+    bytes_read: int
+    local_bytes_read: int
+    bytes_written: int
+
+
+class SliceDone(Message, frozen=True, kw_only=True, tag="slice_done"):
+    """The GPU stage of a slice has completed."""
+
+    time_ms: int
+    id: int
+    """Of the question that the slice came from."""
+    slice: int
+    boundary_before: bool
+    boundary_after: bool
+    cpu: TaskSums
+    """Of the stage in front of the first shuffle; nothing without one."""
+    gpu: TaskSums
+    """Of the stage that the GPU operator ran in."""
+
+
 FromJvm: TypeAlias = (
     Hello
     | ExecutorAdded
@@ -173,6 +230,8 @@ FromJvm: TypeAlias = (
     | Fetch
     | TaskEnded
     | TaskSetEnded
+    | GpuStage
+    | SliceDone
     | ReportRequest
     | Ping
 )
@@ -229,6 +288,21 @@ class Release(Message, frozen=True, kw_only=True, tag="release"):
     reason: str = ""
 
 
+class Form(Message, frozen=True, kw_only=True, tag="form"):
+    """The answer to a GPU stage; without a boundary and in one slice it is Spark's own form."""
+
+    id: int
+    slices: list[int]
+    """Partitions of each slice, in their order; all together those of the operator."""
+    boundary_before: bool = False
+    """Whether an identity shuffle stands before the GPU part."""
+    boundary_after: bool = False
+    """Whether one stands after it."""
+    ask_again: bool = False
+    """The first slice runs at once, to be measured; then the rest is asked about anew."""
+    reason: str = ""
+
+
 class Report(Message, frozen=True, kw_only=True, tag="report"):
     """What was decided so far."""
 
@@ -242,5 +316,5 @@ class Pong(Message, frozen=True, kw_only=True, tag="pong"):
     seq: int
 
 
-FromPlanner: TypeAlias = Ready | Plan | Concurrency | Launch | Release | Report | Pong
+FromPlanner: TypeAlias = Ready | Plan | Concurrency | Launch | Release | Form | Report | Pong
 """Any line of the planner."""

@@ -44,10 +44,18 @@ class Report:
     @property
     def decisions(self) -> Sequence[Mapping[str, Any]]:
         """One entry a decision, in the order in which they were taken."""
-        decisions = self.body.get("decisions")
-        if not isinstance(decisions, list):
+        return self._entries("decisions")
+
+    @property
+    def gpu_stages(self) -> Sequence[Mapping[str, Any]]:
+        """The form of each GPU stage, in the order in which they were asked for."""
+        return self._entries("gpu_stages")
+
+    def _entries(self, field: str) -> Sequence[Mapping[str, Any]]:
+        entries = self.body.get(field)
+        if not isinstance(entries, list):
             return ()
-        return [decision for decision in decisions if isinstance(decision, dict)]
+        return [entry for entry in entries if isinstance(entry, dict)]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values; changing them changes no report."""
@@ -71,6 +79,8 @@ class Report:
             console.print(self._table())
             for decision in self.decisions:
                 console.print(f"{_stage(decision)}: {_cell(decision, 'reason')}", soft_wrap=True)
+        for line in self._gpu_lines():
+            console.print(line, soft_wrap=True)
         text = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""
         return "\n".join(line.rstrip() for line in text.splitlines())
 
@@ -92,6 +102,27 @@ class Report:
             f"idle because of a hold: {_cell(self.body, 'idle_hold_s', is_time=True)}",
         ]
         return ", ".join(parts)
+
+    def _gpu_lines(self) -> list[str]:
+        """One a GPU stage, and what the GPUs did in all of them."""
+        lines = [
+            f"GPU stage {_cell(one, 'id')}, {_cell(one, 'name')} of {_cell(one, 'num_partitions')}"
+            f" partitions: {_cell(one, 'form')}; {_cell(one, 'reason')}"
+            for one in self.gpu_stages
+        ]
+        uses = self._entries("gpu_use")
+        if uses:
+            allocated_s, _ = _sums(uses)
+            known = [use for use in uses if use.get("gpu_busy_s") is not None]
+            known_s, busy_s = _sums(known)
+            line = f"GPUs: allocated {format_s(allocated_s)}"
+            if known:
+                line += (
+                    f"; busy {format_s(busy_s)} of {format_s(known_s)} in stages whose CPU operators"
+                    " ran apart"
+                )
+            lines.append(line)
+        return lines
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False)
@@ -131,6 +162,14 @@ def _stage(decision: Mapping[str, Any]) -> str:
     attempt = decision.get("attempt")
     stage = _cell(decision, "stage")
     return f"{stage}.{attempt}" if attempt else stage
+
+
+def _sums(uses: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Seconds that GPUs were allocated, and busy."""
+    return (
+        sum(float(use.get("gpu_allocated_s") or 0) for use in uses),
+        sum(float(use.get("gpu_busy_s") or 0) for use in uses),
+    )
 
 
 def _cell(values: Mapping[str, Any], field: str, *, is_time: bool = False) -> str:

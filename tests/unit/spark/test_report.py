@@ -89,3 +89,27 @@ def test_a_stage_name_is_no_html_and_no_markup() -> None:
 def test_an_answer_that_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(BridgeError, match=r"report of the driver: expected (a )?JSON"):
         parse_report(text)
+
+
+def test_gpu_stages_have_a_line_each_and_gpus_one_together() -> None:
+    body = {
+        "gpu_stages": [
+            {
+                "id": 1,
+                "name": "MapInPandas",
+                "num_partitions": 16,
+                "form": "split",
+                "reason": "why",
+            },
+            {"id": 2, "form": "fused", "reason": "less than 5% to gain"},
+        ],
+        "gpu_use": [
+            {"gpu_allocated_s": 4.0, "gpu_busy_s": 3.6},
+            {"gpu_allocated_s": 2.5, "gpu_busy_s": None},
+        ],
+    }
+    assert str(Report(body=body)).splitlines()[1:] == [
+        "GPU stage 1, MapInPandas of 16 partitions: split; why",
+        "GPU stage 2, - of - partitions: fused; less than 5% to gain",
+        "GPUs: allocated 6.50 s; busy 3.60 s of 4.00 s in stages whose CPU operators ran apart",
+    ]

@@ -26,6 +26,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   private var conf: DagoptConf = _
   private var planner: PlannerProcess = _
   private var tap: Tap = _
+  private var gpuStages: GpuStages = _
   @volatile private var gate: Gate = _
   @volatile private var fetches: Fetches = _
   private val reports = new Reports(counters, switch)
@@ -37,14 +38,16 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       switch.isStopping = () => sc.isStopped
       Dagopt.current = reports
       conf = DagoptConf.parse(sc.conf)
-      if (conf.mode == "off" || !conf.groupingEnabled) switch.silence("switched off by the configuration")
+      if (conf.mode == "off" || !conf.groupingEnabled && conf.boundary == "never") switch.silence("switched off by the configuration")
       else {
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
         switch.onOff(new Runnable { def run(): Unit = planner.close() })
         planner.start()
-        tap = new Tap(switch, executors, planner, plans)
+        gpuStages = new GpuStages(sc, conf, switch, planner, counters, executors)
+        GpuStages.current = gpuStages
+        tap = new Tap(switch, executors, planner, plans, gpuStages.meter)
         sc.listenerBus.addToQueue(tap, "dagopt")
-        if (conf.probeEnabled) {
+        if (conf.probeEnabled && conf.groupingEnabled) {
           forExecutors = Collections.singletonMap(Probe.IntervalKey, conf.probeIntervalMs.toString)
         }
       }
@@ -93,6 +96,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   private def heard(answer: Answer): Unit = answer match {
     case Answer.Report(id, body) => reports.arrived(id, body)
     case Answer.Pong(_) =>
+    case form: Answer.Form => gpuStages.arrived(form)
     case other => early.synchronized { if (opens) gate.answer(other) else early.add(other) }
   }
 
@@ -109,6 +113,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   override def shutdown(): Unit =
     try {
       switch.silence("the application has ended")
+      if (gpuStages != null && (GpuStages.current eq gpuStages)) GpuStages.current = null
       if (planner != null) planner.close()
       if (gate != null) gate.stop()
       // The report of this application stays for who asks; its SparkContext need not.

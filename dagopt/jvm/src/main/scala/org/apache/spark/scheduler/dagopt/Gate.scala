@@ -101,7 +101,7 @@ private[dagopt] final class Gate(
 
   private def consider(manager: TaskSetManager): Unit = {
     counters.taskSetsSeen.incrementAndGet()
-    if (ready && mayHold(manager)) {
+    if (ready && conf.groupingEnabled && mayHold(manager)) {
       scheduler.dagScheduler.stageIdToStage.get(manager.stageId).foreach { stage =>
         val lineage = Lineage.of(stage.rdd)
         if (lookedAt == 0 || lookedAt == 1 && lineage.shuffles.nonEmpty) {
@@ -198,7 +198,7 @@ private[dagopt] final class Gate(
     case Answer.Launch(key, group, tasks, executor, delayMs) =>
       heldSet(key).foreach(launchLater(_, group, tasks, executor, delayMs))
     case Answer.Release(key, _) => heldSet(key).foreach(giveBack(_, null))
-    case Answer.Pong(_) | Answer.Report(_, _) =>
+    case Answer.Pong(_) | Answer.Report(_, _) | _: Answer.Form =>
   }
 
   /** None if the set ended while the answer was on its way. */

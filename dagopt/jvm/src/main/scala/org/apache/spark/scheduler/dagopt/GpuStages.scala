@@ -1,0 +1,145 @@
+package org.apache.spark.scheduler.dagopt
+
+import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, TimeUnit, TimeoutException}
+import java.util.concurrent.atomic.AtomicLong
+
+import org.apache.spark.SparkContext
+import org.apache.spark.internal.Logging
+import org.apache.spark.resource.ResourceProfile
+import org.apache.spark.scheduler.TaskSchedulerImpl
+
+/**
+ * A GPU operator about to run, for which the planner chooses a form.
+ *
+ * @param plan the physical plan up to and with the operator; its number tells it from others
+ * @param follows the operators that run behind it in the same stage, the nearest first
+ * @param limited a limit above needs only some of the rows, and Spark starts with few partitions
+ */
+private[spark] final case class GpuQuestion(
+    plan: String, name: String, numPartitions: Int, profile: ResourceProfile, follows: Seq[String], limited: Boolean)
+
+/**
+ * How a GPU operator runs.
+ *
+ * @param id of the question
+ * @param slices how many partitions each slice has; their sum is that of the operator
+ * @param before whether an identity shuffle stands before the GPU part of each slice
+ * @param after whether one stands behind it
+ * @param askAgain the first slice runs at once, to be measured, and the rest is asked about again
+ */
+private[spark] final case class GpuForm(
+    id: Long, slices: Seq[Int], before: Boolean, after: Boolean, askAgain: Boolean)
+
+/**
+ * Asks the planner in which form GPU operators run. In doubt they run as Spark would run them: the
+ * answer late, the planner dead, dagopt off, anything thrown.
+ *
+ * '''Threads.''' `formOf` waits on the thread that plans the query; answers come on the planner's
+ * reading thread.
+ */
+private[dagopt] final class GpuStages(
+    sc: SparkContext,
+    conf: DagoptConf,
+    switch: Switch,
+    planner: PlannerProcess,
+    counters: Counters,
+    executors: ExecutorTable) extends Logging {
+
+  private val ids = new AtomicLong()
+  private val asked = new ConcurrentHashMap[Long, CompletableFuture[Answer.Form]]()
+  val meter = new GpuMeter(planner)
+
+  switch.onOff(new Runnable { def run(): Unit = asked.values.forEach(a => a.complete(null)) })
+
+  def isOn: Boolean = !switch.isOff && conf.boundary != "never"
+
+  def arrived(answer: Answer.Form): Unit = {
+    val waiting = asked.remove(answer.id)
+    if (waiting != null) waiting.complete(answer)
+  }
+
+  def formOf(question: GpuQuestion): GpuForm = {
+    val id = ids.incrementAndGet()
+    val fused = GpuStages.fused(id, question.numPartitions)
+    if (!isOn || question.numPartitions == 0) fused
+    else {
+      awaitExecutor()
+      val acts = conf.mode == "on"
+      val waiting = new CompletableFuture[Answer.Form]()
+      asked.put(id, waiting)
+      try {
+        val sent = planner.send(Messages.gpuStage(id, question, executors, defaultCpus, acts))
+        val answer =
+          if (!sent || !acts || switch.isOff) null
+          else try waiting.get(conf.plannerTimeoutMs, TimeUnit.MILLISECONDS) catch {
+            case _: TimeoutException =>
+              counters.fallbacks.incrementAndGet()
+              logInfo(s"dagopt leaves ${question.name} as Spark planned it: no answer within ${conf.plannerTimeoutMs} ms")
+              null
+          }
+        if (answer == null) fused else checked(answer, question)
+      } finally asked.remove(id)
+    }
+  }
+
+  private def checked(answer: Answer.Form, question: GpuQuestion): GpuForm = {
+    val form = GpuForm(answer.id, answer.slices.toSeq, answer.before, answer.after, answer.askAgain)
+    val whole = form.slices.map(_.toLong).sum == question.numPartitions && form.slices.forall(_ > 0)
+    // Slices without a shuffle at their end would run in one stage, and hold each other up.
+    if (!whole || form.slices.length > 1 && !(form.before && form.after)) {
+      switch.turnOff(s"the planner answered nonsense: slices ${form.slices.mkString(", ")} of ${question.numPartitions} partitions")
+      GpuStages.fused(answer.id, question.numPartitions)
+    } else form
+  }
+
+  private def defaultCpus: Double = sc.taskScheduler match {
+    case scheduler: TaskSchedulerImpl => TaskCpus.ofDefaultTask(scheduler)
+    case _ => 1.0
+  }
+
+  /** Nothing can run before there is an executor, so waiting for the first one delays nothing. */
+  private def awaitExecutor(): Unit = {
+    val endNs = System.nanoTime() + GpuStages.MaxWaitNs
+    while (executors.cores == 0 && !sc.conf.getBoolean("spark.dynamicAllocation.enabled", false) &&
+        System.nanoTime() < endNs && isOn) Thread.sleep(GpuStages.StepMs)
+  }
+
+  /** Waits until what a slice took was told to the planner, not longer than the planner may take. */
+  def awaitMeasured(id: Long): Unit = meter.await(id, conf.plannerTimeoutMs)
+
+  def failed(what: String, cause: Throwable): Unit = switch.turnOff(s"$what failed", cause)
+}
+
+private[spark] object GpuStages {
+  private val MaxWaitNs = TimeUnit.SECONDS.toNanos(30)
+  private val StepMs = 20L
+
+  /** Of the running application; null where dagopt is not loaded. */
+  @volatile private[dagopt] var current: GpuStages = _
+
+  def isOn: Boolean = { val stages = current; stages != null && stages.isOn }
+
+  /** Never throws, but for an interrupt. */
+  def formOf(question: GpuQuestion): GpuForm = guarded("asking for the form of a GPU stage", fused(0, question.numPartitions))(
+    _.formOf(question))
+
+  /** The RDD and the shuffles of a slice, from which its measures are told. Never throws. */
+  def measure(id: Long, slice: Int, parts: GpuParts): Unit =
+    guarded("measuring a GPU stage", ())(_.meter.watch(id, slice, parts))
+
+  def awaitMeasured(id: Long): Unit = guarded("measuring a GPU stage", ())(_.awaitMeasured(id))
+
+  def failed(what: String, cause: Throwable): Unit = { val stages = current; if (stages != null) stages.failed(what, cause) }
+
+  def fused(id: Long, numPartitions: Int): GpuForm =
+    GpuForm(id, Seq(numPartitions), before = false, after = false, askAgain = false)
+
+  private def guarded[A](what: String, default: A)(body: GpuStages => A): A = {
+    val stages = current
+    if (stages == null) default
+    else try body(stages) catch {
+      case e: InterruptedException => throw e
+      case t: Throwable => stages.failed(what, t); default
+    }
+  }
+}

@@ -1,0 +1,184 @@
+"""GPU operators in their forms on real Spark (tests/matrix/gpu_scenarios.py runs them)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, RunSparkScript, run_spark, spark_submit
+from tests.spark.gpu_cluster import gpu_conf
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(
+        next((spark_submit().parents[1] / "jars").glob("spark-core_*-3.5*.jar"), None) is not None,
+        reason="operators take no profile before Spark 4.0",
+    ),
+]
+
+SCENARIOS = (
+    "plain", "no_cpu_part", "empty_partitions", "no_rows", "nested", "followed", "union", "aggregate",
+    "coalesced", "sorted_within", "cached", "two", "barrier", "limit",
+)  # fmt: skip
+UNTOUCHED = {"barrier"}
+
+
+@pytest.fixture(scope="module")
+def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the scenarios did, with boundaries wherever they can be."""
+    assert spark_jar.is_file()
+    directory = tmp_path_factory.mktemp("gpu")
+    log = directory / "events"
+    log.mkdir()
+    conf = {
+        **gpu_conf(directory, cores=3),
+        "spark.dagopt.boundary": "always",
+        "spark.dagopt.planner.timeout": "60s",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": log.as_uri(),
+    }
+    script = ROOT / "tests" / "matrix" / "gpu_scenarios.py"
+    ended = run_spark(directory, script, str(directory / "result.json"), conf=conf).ok()
+    found: dict[str, Any] = json.loads((directory / "result.json").read_text())
+    found["log"] = ended.stderr
+    (events,) = log.iterdir()
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    found["stages"] = [
+        line["Stage Info"] for line in lines if line["Event"] == "SparkListenerStageCompleted"
+    ]
+    return found
+
+
+def without_gpus(parts: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Rows without what differs on purpose: how many GPUs their tasks held."""
+    return [
+        [{key: row[key] for key in row if not key.endswith("_gpus")} for row in part]
+        for part in parts
+    ]
+
+
+def values(parts: list[list[dict[str, Any]]], column: str) -> set[int]:
+    return {row[column] for part in parts for row in part}
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_rows_partitions_and_order_are_those_without_dagopt(
+    seen: dict[str, Any], name: str, adaptive: str
+) -> None:
+    found = seen[f"{name} {adaptive}"]
+    assert without_gpus(found["gpu"]) == without_gpus(found["plain"])
+    assert found["is_planned"] == (name not in UNTOUCHED)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize(
+    "name", ["plain", "followed", "union", "coalesced", "sorted_within", "two"]
+)
+def test_gpus_are_held_by_the_gpu_operator_alone(
+    seen: dict[str, Any], name: str, adaptive: str
+) -> None:
+    rows = seen[f"{name} {adaptive}"]["gpu"]
+    assert values(rows, "cpu_gpus") == {0}
+    assert values(rows[:2], "gpu_gpus") == {1}
+    if name == "followed":
+        assert values(rows, "after_gpus") == {0}
+
+
+def test_no_stage_with_a_profile_holds_an_aggregate_or_a_union(seen: dict[str, Any]) -> None:
+    profiled = [stage for stage in seen["stages"] if stage["Resource Profile Id"] != 0]
+    assert profiled
+    scopes = {
+        json.loads(rdd["Scope"])["name"]
+        for stage in profiled
+        for rdd in stage["RDD Info"]
+        if "Scope" in rdd
+    }
+    assert not [scope for scope in scopes if "Aggregate" in scope or "Union" in scope]
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_function_that_raises_shows_its_own_exception(
+    seen: dict[str, Any], adaptive: str
+) -> None:
+    with_profile, without = seen[f"failing {adaptive}"]
+    assert "ValueError: no such model for 8 rows" in with_profile
+    assert with_profile.split(":")[0] == without.split(":")[0]
+
+
+def test_a_limit_is_left_as_it_is(seen: dict[str, Any]) -> None:
+    assert seen["taken"] == 2
+    reasons = [one["reason"] for one in seen["report"]["gpu_stages"] if one["form"] == "fused"]
+    assert reasons.count("a limit needs only some of the rows") >= 3
+
+
+def test_the_report_has_a_reason_for_each_form_and_what_gpus_did(seen: dict[str, Any]) -> None:
+    report = seen["report"]
+    assert report["gate"]["off_reason"] == ""
+    assert report["gate"]["fallbacks"] == 0
+    forms = {one["form"] for one in report["gpu_stages"]}
+    assert forms <= {"fused", "split", "sliced", "probe"}
+    assert "split" in forms
+    assert all(one["reason"] for one in report["gpu_stages"])
+    split = [use for use in report["gpu_use"] if use["gpu_busy_s"] is not None]
+    assert split
+    assert all(0 <= use["gpu_busy_s"] <= use["gpu_allocated_s"] for use in split)
+
+
+def test_without_its_planner_the_plan_is_spark_s_own(seen: dict[str, Any]) -> None:
+    found = seen["without_planner"]
+    assert without_gpus(found["gpu"]) == without_gpus(found["plain"])
+    # One stage under the profile: its CPU part holds a GPU.
+    assert values(found["gpu"], "cpu_gpus") == {1}
+    assert "the planner process ended" in seen["report_at_the_end"]["gate"]["off_reason"]
+
+
+def test_costs_are_learned_from_a_first_slice(
+    run_spark_script: RunSparkScript, tmp_path: Path
+) -> None:
+    script = """
+    import json, time
+    from pyspark.sql import SparkSession
+    import dagopt
+
+    spark = SparkSession.builder.getOrCreate()
+
+    def decode(parts):
+        for part in parts:
+            time.sleep(0.6)
+            yield part
+
+    def infer(parts):
+        for part in parts:
+            time.sleep(0.1)
+            yield part
+
+    frame = spark.range(0, 1600, 1, 16).mapInPandas(decode, "id long")
+    frame = frame.mapInPandas(infer, "id long", profile=dagopt.gpu_profile())
+    for _ in range(2):
+        parts = frame.rdd.glom().collect()
+        assert [[row.id for row in part] for part in parts] == [
+            list(range(100 * index, 100 * index + 100)) for index in range(16)
+        ]
+        frame = frame.select("id")  # planned anew
+    print("result", dagopt.report(spark).to_json())
+    """
+    conf = {**gpu_conf(tmp_path, cores=4), "spark.dagopt.planner.timeout": "60s"}
+    ended = run_spark_script(script, conf=conf).ok()
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("result ")]
+    report = json.loads(line.removeprefix("result "))
+    first, rest, again = report["gpu_stages"]
+    assert (first["form"], first["slices"]) == ("probe", [4, 12])
+    for one in (rest, again):
+        assert one["form"] in {"split", "sliced"}, one
+        assert one["boundary_before"]
+        assert one["cpu_s"] >= 0.5  # it sleeps 0.6 s; a busy machine adds what it likes
+        assert one["predicted_s"] < one["stock_s"]
+        assert "against fused" in one["reason"] or "fused" in one["reason"]
+    assert again["num_partitions"] == 16
+    assert report["gate"]["off_reason"] == ""
