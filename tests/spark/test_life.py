@@ -188,8 +188,8 @@ def test_a_stage_name_with_half_a_character(run_spark_script: RunSparkScript) ->
     sc = SparkContext.getOrCreate()
     names = sc._jvm.java.util.Properties()
     names.load(sc._jvm.java.io.StringReader(r"callSite.short=half \ud83d of it"))
-    sc._jsc.sc().setLocalProperties(names)
     rdd = sc.range(0, 1000, numSlices=4).map(lambda x: (x, x)).partitionBy(4)._jrdd.rdd()
+    sc._jsc.sc().setLocalProperties(names)  # partitionBy sets a call site of its own
     deadline_s = time.monotonic() + 60
     report = {}
     while not report.get("decisions") and time.monotonic() < deadline_s:  # the planner starts beside
