@@ -4,24 +4,36 @@ What users import::
 
     spark = dagopt.configure(SparkSession.builder.appName("etl")).getOrCreate()
     print(dagopt.report(spark))
+    frame.mapInPandas(infer, schema, profile=dagopt.gpu_profile())
+
+and, in functions that run in tasks, ``dagopt.device()`` and ``dagopt.array_module()``.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagopt.spark.devices import array_module, device
+    from dagopt.spark.profiles import gpu_profile
     from dagopt.spark.session import configure, report
 
-__all__ = ["configure", "report"]
+__all__ = ["array_module", "configure", "device", "gpu_profile", "report"]
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "array_module": "devices",
+    "configure": "session",
+    "device": "devices",
+    "gpu_profile": "profiles",
+    "report": "session",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for: the planner process must not wait for code that it never uses."""
-    if name in __all__:
-        from dagopt.spark import session  # noqa: PLC0415  the reason is above
-
-        return getattr(session, name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"dagopt.spark.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
