@@ -197,20 +197,24 @@ def verdict(off_s: Sequence[float], on_s: Sequence[float]) -> str:
     spread = max((max(off_s) - min(off_s)) / off, (max(on_s) - min(on_s)) / on, LEAST_GAIN_FRACTION)
     gain = (off - on) / off
     if min(len(off_s), len(on_s)) < 2:
-        return f"One run each cannot tell a gain from noise; it differs by {gain:+.1%} of the time."
+        return f"One run each cannot tell a gain from noise: with dagopt it took {_change(gain)}."
     if abs(gain) <= spread:
         return (
-            f"Nothing to gain here, and dagopt cost nothing that can be told from noise: {gain:+.1%} "
-            f"of the time, where equal runs differ by up to {spread:.1%}."
+            f"Nothing to gain here, and nothing lost that can be told from noise: with dagopt it took "
+            f"{_change(gain)}, where equal runs differ by up to {spread:.1%}."
         )
     if gain > 0:
         return f"dagopt saved {gain:.1%} of the time."
     return f"dagopt cost {-gain:.1%} of the time, more than the {spread:.1%} by which runs differ."
 
 
+def _change(gain: float) -> str:
+    return f"{abs(gain):.1%} {'less' if gain > 0 else 'more'} time"
+
+
 def times_table(off_s: Sequence[float], on_s: Sequence[float]) -> Table:
     """The runs in the order they took place, and their medians."""
-    table = Table("run", "dagopt off [s]", "dagopt on [s]", "off / on", title="Elapsed time")
+    table = Table("run", r"dagopt off \[s]", r"dagopt on \[s]", "off / on", title="Elapsed time")
     for index, (off, on) in enumerate(zip(off_s, on_s, strict=True), start=1):
         table.add_row(str(index), f"{off:.1f}", f"{on:.1f}", f"{off / on:.2f}")
     off, on = statistics.median(off_s), statistics.median(on_s)

@@ -25,7 +25,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*([0-9]+)\s*\]")
+from dagopt.spark.jar import minor_of, numbers_of
+
+LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*([0-9]+)\s*\]")
+"""A master URL with its workers, cores a worker, and MiB a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,16 @@ class RaisedSlots:
     """One sentence: what it costs here, or why it is not done."""
 
 
+def is_local_mode(master: str) -> bool:
+    """Whether a master URL is ``local[n]``, which has no resource profiles."""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def takes_whole_cpus(spark_version: str) -> bool:
+    """Whether tasks of that Spark take whole cores only, as before 4.3."""
+    return numbers_of(minor_of(spark_version)) < (4, 3)
+
+
 def raise_slots(
     base: Mapping[str, str], *, master: str, slots_per_core: int, cores: int | None
 ) -> RaisedSlots:
@@ -50,7 +63,7 @@ def raise_slots(
         slots_per_core: k, at least 2.
         cores: physical cores of an executor, if they were given.
     """
-    if master.startswith("local") and not master.startswith("local-cluster"):
+    if is_local_mode(master):
         return _not_raised(f"{master} has no resource profiles")
     if base.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         return _not_raised("dynamic allocation asks for executors by their slots")
@@ -69,7 +82,7 @@ def raise_slots(
     conf = {"spark.task.cpus": str(k * int(task_cpus))}
     # Spark would set it to spark.task.cpus, which no longer is the number of cores of a task.
     conf.setdefault("spark.executorEnv.OMP_NUM_THREADS", task_cpus)
-    local = _LOCAL_CLUSTER.fullmatch(master)
+    local = LOCAL_CLUSTER.fullmatch(master)
     if local is not None:
         num_workers, worker_cores, memory = (int(group) for group in local.groups())
         conf["spark.master"] = f"local-cluster[{num_workers},{k * worker_cores},{memory}]"

@@ -44,6 +44,10 @@ class ConfKey:
     check: Callable[[str], bool]
     """Whether a value is right; an InputError it raises counts as no."""
 
+    check_on_driver: Callable[[str], bool] | None = None
+    """What can only be checked on the driver's host: whether the file that a value names is right.
+    An InputError it raises counts as no, and its text says why."""
+
     is_internal: bool = False
     """For dagopt's own tests: accepted, and not shown to users."""
 
@@ -108,7 +112,14 @@ def _size_key(name: str, doc: str, *, default: str, low_bytes: int) -> ConfKey:
     )
 
 
-def _text_key(name: str, doc: str, *, allowed: str, is_internal: bool = False) -> ConfKey:
+def _text_key(
+    name: str,
+    doc: str,
+    *,
+    allowed: str,
+    check_on_driver: Callable[[str], bool] | None = None,
+    is_internal: bool = False,
+) -> ConfKey:
     return ConfKey(
         key=PREFIX + name,
         default=None,
@@ -116,6 +127,7 @@ def _text_key(name: str, doc: str, *, allowed: str, is_internal: bool = False) -
         allowed=allowed,
         doc=doc,
         check=lambda text: bool(text.strip()),
+        check_on_driver=check_on_driver,
         is_internal=is_internal,
     )
 
@@ -126,6 +138,21 @@ def _text(value: object) -> str:
 
 def _snake_case(dotted: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", dotted).replace(".", "_").lower()
+
+
+def _is_profile(path: str) -> bool:
+    # pyarrow is slow to import, and only needed here.
+    from dagopt.events.profile_file import read_profile  # noqa: PLC0415
+
+    read_profile(Path(path))
+    return True
+
+
+def _may_be_written(text: str) -> bool:
+    path = Path(text)
+    if path.exists():
+        return not path.is_dir() and os.access(path, os.W_OK)
+    return path.parent.is_dir() and os.access(path.parent, os.W_OK)
 
 
 KEYS: tuple[ConfKey, ...] = (
@@ -169,6 +196,7 @@ KEYS: tuple[ConfKey, ...] = (
         "profile",
         "costs of stages that ran before, from `dagopt learn`",
         allowed="the path of a file that dagopt learn wrote",
+        check_on_driver=_is_profile,
     ),
     _size_key(
         "network.bandwidth",
@@ -221,6 +249,7 @@ KEYS: tuple[ConfKey, ...] = (
         "decisionLog",
         "a file on the driver's host that gets every decision with its reason, a line of JSON each",
         allowed="the path of a file that may be written",
+        check_on_driver=_may_be_written,
     ),
     _text_key(
         "planner.command",
@@ -285,26 +314,16 @@ def check_driver_files(conf: Mapping[str, str]) -> None:
     Raises:
         ConfError: the profile is none of ``dagopt learn``'s, or the decision log cannot be written.
     """
-    profile = conf.get(PREFIX + "profile")
-    if profile:
-        # pyarrow is slow to import, and only needed here.
-        from dagopt.events.profile_file import read_profile  # noqa: PLC0415
-
+    for key in KEYS:
+        value = conf.get(key.key)
+        if not value or key.check_on_driver is None:
+            continue
         try:
-            read_profile(Path(profile))
+            right = key.check_on_driver(value)
         except InputError as error:
-            allowed = f"{_BY_KEY[PREFIX + 'profile'].allowed} ({error})"
-            raise ConfError(PREFIX + "profile", profile, allowed) from error
-    log = conf.get(PREFIX + "decisionLog")
-    if log and not _may_be_written(Path(log)):
-        key = PREFIX + "decisionLog"
-        raise ConfError(key, log, _BY_KEY[key].allowed)
-
-
-def _may_be_written(path: Path) -> bool:
-    if path.exists():
-        return not path.is_dir() and os.access(path, os.W_OK)
-    return path.parent.is_dir() and os.access(path.parent, os.W_OK)
+            raise ConfError(key.key, value, f"{key.allowed} ({error})") from error
+        if not right:
+            raise ConfError(key.key, value, key.allowed)
 
 
 def value_of(conf: Mapping[str, str], key: str) -> str | None:

@@ -100,11 +100,11 @@ def sources(minor: str, root: Path = JVM_DIR) -> list[Path]:
     Raises:
         InputError: no folder is for that version.
     """
-    wanted = _numbers(minor)
+    wanted = numbers_of(minor)
     folders = [root / "src/main/scala"]
     for folder in sorted((root / "src").glob("spark-*-to-*")):
         low, high = folder.name[len("spark-") :].split("-to-")
-        if _numbers(low) <= wanted <= _numbers(high):
+        if numbers_of(low) <= wanted <= numbers_of(high):
             folders.append(folder)
     if len(folders) == 1:
         raise InputError(f"Spark {minor}: dagopt has no JVM part for it, see {root / 'src'}")
@@ -210,7 +210,8 @@ def _properties(spark: Spark) -> str:
     )
 
 
-def _numbers(minor: str) -> tuple[int, ...]:
+def numbers_of(minor: str) -> tuple[int, ...]:
+    """``(4, 3)`` of ``4.3``."""
     return tuple(int(part) for part in minor.split("."))
 
 

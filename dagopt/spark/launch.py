@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagopt.errors import InputError, UnsupportedError
-from dagopt.spark.concurrency import raise_slots
+from dagopt.spark.concurrency import raise_slots, takes_whole_cpus
 from dagopt.spark.conf import PREFIX, check_conf, option_values, value_of
-from dagopt.spark.jar import jar_path, minor_of
+from dagopt.spark.jar import jar_path, minor_of, numbers_of
 
 PLUGIN = "org.apache.spark.scheduler.dagopt.DagoptPlugin"
 EXTENSION = "org.apache.spark.sql.dagopt.DagoptExtensions"
@@ -107,7 +107,7 @@ def launch_conf(
     elif PREFIX + "planner.python" not in have:
         notes = ("cluster mode: the driver's Python there must have dagopt installed",)
     if (
-        _version(minor_of(spark_version)) < (4, 3)
+        takes_whole_cpus(spark_version)
         and value_of(have, PREFIX + "mode") == "on"
         and value_of(have, PREFIX + "grouping.enabled") == "true"
     ):
@@ -169,7 +169,7 @@ def _plugin_conf(
 def _extension_conf(have: Mapping[str, str], spark_version: str) -> dict[str, str]:
     """The planner strategy for GPU operators, behind the user's own extensions."""
     if (
-        _version(minor_of(spark_version)) < (4, 0)  # no operator of SQL takes a profile
+        numbers_of(minor_of(spark_version)) < (4, 0)  # no operator of SQL takes a profile
         or value_of(have, PREFIX + "boundary") == "never"
     ):
         return {}
@@ -204,7 +204,3 @@ def _planner_conf(have: Mapping[str, str]) -> dict[str, str]:
 
 def _items(text: str | None) -> list[str]:
     return [item for item in (part.strip() for part in (text or "").split(",")) if item]
-
-
-def _version(line: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in line.split("."))

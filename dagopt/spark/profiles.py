@@ -11,15 +11,14 @@ allocation off. Not possible: ``local[n]``, which has no resource profiles at al
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagopt.errors import InfeasibleError, InputError
+from dagopt.spark.concurrency import LOCAL_CLUSTER, is_local_mode, takes_whole_cpus
 from dagopt.spark.conf import PREFIX, value_of
 from dagopt.spark.devices import RESOURCE
-from dagopt.spark.jar import minor_of
 from dagopt.spark.launch import PLUGIN
 from dagopt.units import format_bytes, parse_bytes
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.resource import ResourceProfile
 
 logger = logging.getLogger(__name__)
-
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*[0-9]+\s*,\s*([0-9]+)\s*,\s*[0-9]+\s*\]")
 
 #: Where a SparkContext keeps the profiles that were made for it.
 _INTERNED = "_dagopt_profiles"
@@ -119,7 +116,7 @@ def gpu_profile(
         return _build(request, cpus)
     context = _context()
     master = str(context.master)
-    if master.startswith("local") and not master.startswith("local-cluster"):
+    if is_local_mode(master):
         logger.warning(
             "dagopt: %s has no stage-level scheduling, so the plan runs unchanged; local-cluster[1,4,2048]"
             " is a cluster manager that has it",
@@ -129,7 +126,7 @@ def gpu_profile(
     conf = dict(context.getConf().getAll())
     factor = slots_of_a_core(conf, str(context.version))
     asked_cpus = cpus * factor
-    if minor_of(str(context.version)) != "4.3" and asked_cpus != int(asked_cpus):
+    if takes_whole_cpus(str(context.version)) and asked_cpus != int(asked_cpus):
         raise InputError(f"cpus is {cpus:g}, must be a whole number before Spark 4.3")
     executors = _live_executors(context, conf, factor) or [configured_size(conf, master, factor)]
     check(request, executors)
@@ -165,9 +162,9 @@ def configured_size(conf: Mapping[str, str], master: str, factor: int = 1) -> Ex
         factor: CPU slots that executors offer for each core.
     """
     cores = conf.get("spark.executor.cores")
-    local = _LOCAL_CLUSTER.fullmatch(master)
+    local = LOCAL_CLUSTER.fullmatch(master)
     if cores is None and local is not None:
-        cores = local[1]
+        cores = local[2]
     if cores is None and (master == "yarn" or master.startswith("k8s://")):
         cores = "1"
     return ExecutorSize(
@@ -183,7 +180,7 @@ def slots_of_a_core(conf: Mapping[str, str], spark_version: str) -> int:
     task_cpus = conf.get("spark.task.cpus", "1")
     raised = (
         PLUGIN in conf.get("spark.plugins", "")
-        and minor_of(spark_version) != "4.3"
+        and takes_whole_cpus(spark_version)
         and task_cpus.isdecimal()
         and int(task_cpus) % k == 0
     )

@@ -1,53 +1,34 @@
 """One application of the benchmark: a driver process that runs cases when told to.
 
-Started by :mod:`jobs.overlap.runner` with one argument, a JSON object; after that it reads a command
-a line from stdin and answers each with one JSON line on what was stdout at the start. Whatever
-else is printed goes to stderr.
+Started by :mod:`jobs.overlap.runner`, and served as :mod:`jobs.overlap.serve` says.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-import traceback
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from jobs.overlap.cases import CASES, Job, Setting, await_executors
+from jobs.overlap.serve import Handler, serve
 
 PREPARE_GROUP = "prepare"
 """Job group of what is done once, before any run."""
 
 
-def main() -> None:
-    """Serve commands until stdin ends."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    request = json.loads(sys.argv[1])
-    builder = SparkSession.builder.appName(f"overlap {request['mode']}")
-    spark = builder.config(map=request["conf"]).getOrCreate()
-    try:
-        spark.sparkContext.setLogLevel("WARN")
-        setting = Setting(
-            hosts=tuple(request["hosts"]),
-            sources=tuple(request["sources"]),
-            link_bytes_per_s=request["link_bytes_per_s"],
-            scale=request["scale"],
-            core_dir=request["core_dir"],
-        )
-        await_executors(spark, len({*setting.hosts, *setting.sources}))
-        session = Session(spark, setting)
-        _answer(answers, {"ok": True, "app_id": spark.sparkContext.applicationId})
-        for line in sys.stdin:
-            try:
-                _answer(answers, {"ok": True, **session.handle(json.loads(line))})
-            except Exception as error:  # noqa: BLE001, PERF203  told to the benchmark, which goes on with other modes
-                traceback.print_exc()
-                _answer(answers, {"ok": False, "error": f"{type(error).__name__}: {error}"[:2000]})
-    finally:
-        spark.stop()
+def start(spark: SparkSession, request: dict[str, Any]) -> Handler:
+    """Wait for the executors."""
+    spark.sparkContext.setLogLevel("WARN")
+    setting = Setting(
+        hosts=tuple(request["hosts"]),
+        sources=tuple(request["sources"]),
+        link_bytes_per_s=request["link_bytes_per_s"],
+        scale=request["scale"],
+        core_dir=request["core_dir"],
+    )
+    await_executors(spark, len({*setting.hosts, *setting.sources}))
+    return Session(spark, setting).handle
 
 
 class Session:
@@ -91,10 +72,5 @@ def idle_hold(report: dict[str, Any]) -> float:
     return float(report.get("idle_hold_s", 0.0))
 
 
-def _answer(stream: Any, body: dict[str, Any]) -> None:
-    stream.write(json.dumps(body) + "\n")
-    stream.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve("overlap", start)

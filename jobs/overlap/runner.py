@@ -181,12 +181,10 @@ def _run_on_cluster(
                         applications[mode].answers[case.name, repetition] = answer
         for application in applications.values():
             application.stop()
-        return [
-            measurement
-            for case in cases
-            for application in applications.values()
-            for measurement in read_application(case, application, plan)
+        found = [
+            read_application(cases, application, plan) for application in applications.values()
         ]
+        return [row for case in cases for rows in found for row in rows if row.case == case.name]
 
 
 def host_specs(cases: Sequence[Case], plan: Plan, num_applications: int) -> Sequence[HostSpec]:
@@ -275,31 +273,40 @@ def window_properties(cases: Sequence[Case], plan: Plan) -> dict[str, str]:
     return {"spark.reducer.maxSizeInFlight": f"{fetch_bytes / plan.windows_per_fetch:.0f}b"}
 
 
-def read_application(case: Case, application: Application, plan: Plan) -> list[Measurement]:
-    """Measure a case's repetitions in a stopped application, and keep an event log of each."""
+def read_application(
+    cases: Sequence[Case], application: Application, plan: Plan
+) -> list[Measurement]:
+    """Measure all repetitions in a stopped application, and keep an event log of each."""
     log = application.event_log_dir / application.app_id
-    answers = {run: a for (name, run), a in application.answers.items() if name == case.name}
     logs = plan.out_dir / "eventlogs"
     split_log(
         log,
-        {f"{case.name}-{run}": logs / f"{case.name}-{application.mode}-{run}" for run in answers},
+        {
+            f"{name}-{run}": logs / f"{name}-{application.mode}-{run}"
+            for name, run in application.answers
+        },
     )
-    if application.mode == DAGOPT and answers:
-        text = json.dumps(answers[max(answers)]["report"], indent=1)
-        (plan.out_dir / f"report-{case.name}.json").write_text(f"{text}\n", encoding="utf-8")
-    runs = read_runs(log)
-    return [
-        measure(
-            case.name,
-            application.mode,
-            runs.get(f"{case.name}-{run}", []),
-            num_hosts=plan.num_hosts,
-            num_sources=2 if case.separate_sources else plan.num_hosts,
-            link_bytes_per_s=plan.link_bytes_per_s,
-            core_s=answer["core_s"],
-            is_real_cpu=case.is_real_cpu,
-            idle_hold_s=answer["idle_hold_s"],
-            span=case.span,
+    stages = read_runs(log)
+    case_of = {case.name: case for case in cases}
+    measurements = []
+    for (name, run), answer in application.answers.items():
+        case = case_of[name]
+        if application.mode == DAGOPT:
+            # The last repetition's stays.
+            text = json.dumps(answer["report"], indent=1)
+            (plan.out_dir / f"report-{name}.json").write_text(f"{text}\n", encoding="utf-8")
+        measurements.append(
+            measure(
+                name,
+                application.mode,
+                stages.get(f"{name}-{run}", []),
+                num_hosts=plan.num_hosts,
+                num_sources=2 if case.separate_sources else plan.num_hosts,
+                link_bytes_per_s=plan.link_bytes_per_s,
+                core_s=answer["core_s"],
+                is_real_cpu=case.is_real_cpu,
+                idle_hold_s=answer["idle_hold_s"],
+                span=case.span,
+            )
         )
-        for run, answer in answers.items()
-    ]
+    return measurements

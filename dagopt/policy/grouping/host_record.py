@@ -19,7 +19,7 @@ from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.io_cost import all_tasks_s, reader_cost, source_hosts
 from dagopt.model.network import InputHostSet, Networks
 from dagopt.model.task_set import TaskInputs
-from dagopt.policy.grouping.host_sets import classify
+from dagopt.policy.grouping.host_sets import HostSets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,11 +56,12 @@ def host_records(
         bandwidths: as known now.
     """
     sources = source_hosts(inputs, networks)
+    host_sets = HostSets(inputs, networks)
     out = []
     for host, epoch in readers:
         cost = reader_cost(inputs, sources, host, networks.of(host), bandwidths)
         io_s = all_tasks_s(inputs, cost)
-        for host_set, tasks in classify(inputs, networks, host).items():
+        for host_set, tasks in host_sets.classes(host).items():
             latency_s = bandwidths.latency_s * len(host_set.networks)
             out.append(
                 HostRecord(

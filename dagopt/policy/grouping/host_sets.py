@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,13 +88,10 @@ class HostSets:
         self._networks = networks
         self._replicas = replicas
         self._known: dict[tuple[int, ...], _Sources] = {}
-        self._rows: list[tuple[int, ...]] | None = None
         self._place = {name: place for place, name in enumerate(inputs.host_names)}
 
     def of(self, task: int, reader: str) -> InputHostSet:
         """The set of ``task``, seen from the host ``reader``."""
-        if self._rows is None:
-            self._rows = _rows_of(self._inputs)
         hosts = self._rows[task]
         is_local = self._place.get(reader, -1) in hosts
         if is_local and self._replicas:
@@ -106,6 +104,29 @@ class HostSets:
         if sources.counts[own] == 1:
             networks = tuple(network for network in networks if network != own)
         return InputHostSet(local=True, networks=networks)
+
+    def classes(self, reader: str) -> dict[InputHostSet, NDArray[np.int64]]:
+        """Every task in the class of its input host set, for the host ``reader``.
+
+        Returns:
+            Task indexes in rising order, by input host set in sorted order. Each class is non-empty
+            and every task is in exactly one.
+        """
+        of_task, first = self._patterns
+        sets = [self.of(task, reader) for task in first]
+        names = sorted(set(sets))
+        code = np.array([names.index(host_set) for host_set in sets], dtype=np.int64)[of_task]
+        return {name: np.flatnonzero(code == place) for place, name in enumerate(names)}
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, ...]]:
+        return _rows_of(self._inputs)
+
+    @cached_property
+    def _patterns(self) -> tuple[NDArray[np.int64], list[int]]:
+        """``(T,)`` pattern of each task, and the first task of each pattern."""
+        of_task = patterns(self._inputs).of_task
+        return of_task, np.unique(of_task, return_index=True)[1].tolist()
 
     def _sources(self, hosts: tuple[int, ...]) -> _Sources:
         known = self._known.get(hosts)
@@ -124,13 +145,9 @@ def _rows_of(inputs: TaskInputs) -> list[tuple[int, ...]]:
     if inputs.shared:
         row = tuple(inputs.hosts.tolist())
         return [row if reads else () for reads in (inputs.task_bytes > 0).tolist()]
-    hosts, offsets = inputs.hosts.tolist(), inputs.offsets.tolist()
-    if inputs.bytes_.size and inputs.bytes_.min() <= 0:
-        hosts = [
-            host if reads else -2 for host, reads in zip(hosts, inputs.bytes_ > 0, strict=True)
-        ]
-        rows = (hosts[a:b] for a, b in itertools.pairwise(offsets))
-        return [tuple(host for host in row if host >= 0) for row in rows]
+    present = inputs.bytes_ > 0
+    hosts = inputs.hosts[present].tolist()
+    offsets = np.concatenate(([0], np.cumsum(present)))[inputs.offsets].tolist()
     return [tuple(hosts[a:b]) for a, b in itertools.pairwise(offsets)]
 
 
@@ -147,19 +164,8 @@ class _Sources:
 def classify(
     inputs: TaskInputs, networks: Networks, reader: str
 ) -> dict[InputHostSet, NDArray[np.int64]]:
-    """Every task in the class of its input host set, for the host ``reader``.
-
-    Returns:
-        Task indexes in rising order, by input host set in sorted order. Each class is non-empty
-        and every task is in exactly one.
-    """
-    found = patterns(inputs)
-    host_sets = HostSets(inputs, networks)
-    _, first = np.unique(found.of_task, return_index=True)
-    sets = [host_sets.of(task, reader) for task in first.tolist()]
-    names = sorted(set(sets))
-    code = np.array([names.index(host_set) for host_set in sets], dtype=np.int64)[found.of_task]
-    return {name: np.flatnonzero(code == place) for place, name in enumerate(names)}
+    """:meth:`HostSets.classes` of one host; for several, make the :class:`HostSets` once."""
+    return HostSets(inputs, networks).classes(reader)
 
 
 def main_source(inputs: TaskInputs) -> NDArray[np.int64]:
