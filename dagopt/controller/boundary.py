@@ -264,5 +264,6 @@ def _form(event: GpuStage, decision: BoundaryDecision) -> Form:
         boundary_before=decision.boundary_before,
         boundary_after=decision.boundary_after,
         ask_again=decision.form == "probe",
+        max_cpu_tasks=decision.max_cpu_tasks,
         reason=decision.reason,
     )

@@ -319,6 +319,9 @@ class Form(Message, frozen=True, kw_only=True, tag="form"):
     """Whether one stands after it."""
     ask_again: bool = False
     """The first slice runs at once, to be measured; then the rest is asked about anew."""
+    max_cpu_tasks: int = 0
+    """Tasks in front of the GPU parts that may be active before one of a slice behind the first is:
+    the other CPU slots are left to GPU tasks. 0 for any number."""
     reason: str = ""
 
 

@@ -76,6 +76,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     planner.send(Messages.hello(appId, conf, opened.concurrency.whyNot))
     fetches = new Fetches(opened, planner)
     reports.planner = planner
+    gpuStages.cpuLimit = opened.cpuLimit
     tap.open(opened)
     scheduler.synchronized {
       field.set(scheduler, new GateBuilder(field.get(scheduler).asInstanceOf[SchedulableBuilder], opened))

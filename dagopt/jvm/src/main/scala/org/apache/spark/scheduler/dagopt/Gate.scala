@@ -47,6 +47,7 @@ private[dagopt] final class Gate(
 
   private val inputs = new Inputs(sc, scheduler)
   val concurrency = new Concurrency(sc, scheduler, conf.slotsPerCore)
+  val cpuLimit = new CpuLimit(scheduler)
   private val sets = new ConcurrentHashMap[SetKey, HeldSet]()
   @volatile private var ready = false
   @volatile private var lastStage = -1
@@ -71,7 +72,7 @@ private[dagopt] final class Gate(
     summing.prestartAllCoreThreads()
     post("loading dagopt's classes")(WarmUp.run())
     timer.scheduleWithFixedDelay(
-      new Runnable { def run(): Unit = switch.guard("the watchdog")(watchdog.tick(System.nanoTime())) },
+      new Runnable { def run(): Unit = switch.guard("the watchdog") { cpuLimit.refill(); watchdog.tick(System.nanoTime()) } },
       Watchdog.PeriodMs, Watchdog.PeriodMs, TimeUnit.MILLISECONDS)
   }
 
@@ -92,7 +93,7 @@ private[dagopt] final class Gate(
     val beginCpuNs = counters.cpuNs()
     switch.guard("holding a task set") {
       schedulable match {
-        case manager: TaskSetManager if !switch.isOff => consider(manager)
+        case manager: TaskSetManager if !switch.isOff => if (!cpuLimit.took(manager)) consider(manager)
         case _ =>
       }
     }
@@ -287,17 +288,8 @@ private[dagopt] final class Gate(
       }
     }
 
-  /**
-   * While nothing was pending Spark let the locality level run down to ANY. It starts again at the
-   * best one; not while tasks are pinned, since Spark would then wait `spark.locality.wait` for
-   * their executors before it offers the others a core.
-   */
-  private def resetLocality(set: HeldSet): Unit =
-    if (set.pins.isEmpty) {
-      val manager = set.manager
-      manager.recomputeLocality()
-      manager.resetDelayScheduleTimer(manager.myLocalityLevels.headOption)
-    }
+  /** Not while tasks are pinned: Spark would then wait `spark.locality.wait` for their executors first. */
+  private def resetLocality(set: HeldSet): Unit = if (set.pins.isEmpty) PendingLists.resetLocality(set.manager)
 
   /** Gives all that is held back to Spark: by `rank`, or in Spark's own order. */
   private def giveBack(set: HeldSet, rank: Array[Int]): Unit =
@@ -342,7 +334,8 @@ private[dagopt] final class Gate(
   }
 
   /** Dagopt goes off: every set is Spark's again. Any thread. */
-  def releaseAll(why: String): Unit =
+  def releaseAll(why: String): Unit = {
+    cpuLimit.releaseAll()
     try timer.execute(new Runnable {
       // Not guarded by the switch, which is off already: each set has to get its chance.
       def run(): Unit = all.foreach { set =>
@@ -354,6 +347,7 @@ private[dagopt] final class Gate(
         sets.remove(set.key)
       }
     }) catch { case _: RejectedExecutionException => }
+  }
 
   /** Pins of tasks that were started are done with. Tasks whose executor did not start them in
    * time, or has gone, may run anywhere. */

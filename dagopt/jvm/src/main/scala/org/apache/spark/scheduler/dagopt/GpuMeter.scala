@@ -60,7 +60,7 @@ private[dagopt] final class TaskSums {
 
 private[dagopt] object TaskSums {
   /** Spark's metrics of operators that run Python, in ms; they have no names in code that are public. */
-  private val Starts: Set[String] = Set("time to start Python workers", "time to initialize Python workers")
+  private val Starts: Set[String] = Set("time to start Python workers")
 }
 
 /**

@@ -35,9 +35,11 @@ private[spark] final case class GpuQuestion(
  * @param before whether an identity shuffle stands before the GPU part of each slice
  * @param after whether one stands behind it
  * @param askAgain the first slice runs at once, to be measured, and the rest is asked about again
+ * @param maxCpuTasks how many tasks in front of the GPU parts may be active before one of a later slice
+ *                    than the first is; 0 for any number
  */
 private[spark] final case class GpuForm(
-    id: Long, slices: Seq[Int], before: Boolean, after: Boolean, askAgain: Boolean)
+    id: Long, slices: Seq[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int)
 
 /**
  * Asks the planner in which form GPU operators run. In doubt they run as Spark would run them: the
@@ -56,6 +58,8 @@ private[dagopt] final class GpuStages(
 
   private val ids = new AtomicLong()
   private val asked = new ConcurrentHashMap[Long, CompletableFuture[Answer.Form]]()
+  /** Null before the gate is there, and so before any query. */
+  @volatile var cpuLimit: CpuLimit = _
   val meter = new GpuMeter(planner)
 
   switch.onOff(new Runnable { def run(): Unit = asked.values.forEach(a => a.complete(null)) })
@@ -93,7 +97,8 @@ private[dagopt] final class GpuStages(
   }
 
   private def checked(answer: Answer.Form, question: GpuQuestion): GpuForm = {
-    val form = GpuForm(answer.id, answer.slices.toSeq, answer.before, answer.after, answer.askAgain)
+    val form = GpuForm(answer.id, answer.slices.toSeq, answer.before, answer.after, answer.askAgain,
+      answer.maxCpuTasks)
     val whole = form.slices.map(_.toLong).sum == question.numPartitions && form.slices.forall(_ > 0)
     // Slices without a shuffle at their end would run in one stage, and hold each other up.
     if (!whole || form.slices.length > 1 && !(form.before && form.after)) {
@@ -137,8 +142,12 @@ private[spark] object GpuStages {
     _.formOf(question))
 
   /** The RDD and the shuffles of a slice, from which its measures are told. Never throws. */
-  def measure(id: Long, slice: Int, parts: GpuParts): Unit =
-    guarded("measuring a GPU stage", ())(_.meter.watch(id, slice, parts))
+  def measure(form: GpuForm, slice: Int, parts: GpuParts): Unit = guarded("measuring a GPU stage", ()) { stages =>
+    stages.meter.watch(form.id, slice, parts)
+    if (form.maxCpuTasks > 0 && stages.cpuLimit != null) {
+      stages.cpuLimit.watch(form.id, parts.before, form.maxCpuTasks)
+    }
+  }
 
   def awaitMeasured(id: Long): Unit = guarded("measuring a GPU stage", ())(_.awaitMeasured(id))
 
@@ -148,7 +157,7 @@ private[spark] object GpuStages {
   def number(plan: String): String = SqlPlans.number(plan)
 
   def fused(id: Long, numPartitions: Int): GpuForm =
-    GpuForm(id, Seq(numPartitions), before = false, after = false, askAgain = false)
+    GpuForm(id, Seq(numPartitions), before = false, after = false, askAgain = false, maxCpuTasks = 0)
 
   private def guarded[A](what: String, default: A)(body: GpuStages => A): A = {
     val stages = current

@@ -25,7 +25,8 @@ private[dagopt] object Answer {
   final case class Release(key: SetKey, reason: String) extends Answer
   final case class Report(id: Long, body: JsonNode) extends Answer
   /** @param slices partitions of each slice, in their order */
-  final case class Form(id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean)
+  final case class Form(
+      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int)
       extends Answer
 }
 
@@ -120,7 +121,7 @@ private[dagopt] object Wire {
       case "release" => Answer.Release(fields.key, fields.textOr("reason", ""))
       case "report" => Answer.Report(fields.whole("id"), fields.body)
       case "form" => Answer.Form(fields.whole("id"), fields.sizes, fields.flag("boundary_before"),
-        fields.flag("boundary_after"), fields.flag("ask_again"))
+        fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("max_cpu_tasks", 0))
       case other => throw new Nonsense(s"message type '$other'")
     }
   }
@@ -147,6 +148,7 @@ private[dagopt] object Wire {
       case n if n.isValidInt => n.toInt
       case _ => bad(name, "a 32-bit number")
     }
+    def intOr(name: String, default: Int): Int = if (scalars.get(name) == null) default else int(name)
     def number(name: String): Double = scalars.get(name) match {
       case n: Long => n.toDouble
       case d: Double if !d.isNaN && !d.isInfinite => d

@@ -114,7 +114,7 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     val behind = IdentityShuffle.Names(None, if (above.sharesStage) None else Some(named("rest")))
     val after = if (form.after) shuffled(results, output, behind) else None
     val parts = GpuParts(results.id, before.fold(-1)(_.id), after.fold(-1)(_.id), after.fold(-1)(_.rows.id), total)
-    GpuStages.measure(form.id, index, parts)
+    GpuStages.measure(form, index, parts)
     Slice(after.fold(results)(_.rows), after)
   }
 }
