@@ -50,6 +50,9 @@ def spark_properties(
         ModeError: the mode is ``dagopt``, which does not work with the installed Spark.
     """
     script = str(write_discovery_script(work_dir))
+    # Applications that start in the same second have the same id.
+    event_log_dir = work_dir / f"events-{mode}"
+    event_log_dir.mkdir()
     properties = {
         "spark.master": f"local-cluster[1,{num_cores},{EXECUTOR_MB}]",
         "spark.driver.host": "127.0.0.1",
@@ -69,7 +72,7 @@ def spark_properties(
         "spark.eventLog.enabled": "true",
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": work_dir.as_uri(),
+        "spark.eventLog.dir": event_log_dir.as_uri(),
     }
     for who in ("worker", "executor"):
         properties[f"spark.{who}.resource.gpu.amount"] = "1"

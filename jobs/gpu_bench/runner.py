@@ -164,7 +164,7 @@ class _Answers:
         allocated: dict[str, float] = {}
         for application in self._applications.values():
             if application.app_id:
-                log = self._work_dir / application.app_id
+                log = application.event_log_dir / application.app_id
                 allocated.update(gpu_allocated_s(log))
                 shutil.copy(log, self._plan.out_dir / "eventlogs" / f"gpu-{application.mode}")
         names = [case.name for case in cases]
@@ -192,9 +192,9 @@ def _work_dir(plan: Plan) -> Iterator[Path]:
         yield Path(name)
 
 
-def batch_rows(case: Case, plan: Plan) -> int | None:
-    """Rows of an Arrow batch; None for as many as a task has."""
-    return None if plan.batches == 1 else -(-rows_of(case, plan.scale) // plan.batches)
+def batch_rows(case: Case, plan: Plan) -> int:
+    """Rows of an Arrow batch."""
+    return -(-rows_of(case, plan.scale) // plan.batches)
 
 
 def load_of(case: Case, plan: Plan) -> dict[str, Any]:
@@ -236,8 +236,10 @@ def start_application(
     if mode == RAY:
         request |= {"num_cores": num_cores, "temp_dir": ray_dir}
     else:
+        # By default a batch has as many rows as a task or more.
+        rows = None if plan.batches == 1 else batch_rows(cases[0], plan)
         request["conf"] = spark_properties(
-            mode, num_cores=num_cores, batch_rows=batch_rows(cases[0], plan), work_dir=work_dir
+            mode, num_cores=num_cores, batch_rows=rows, work_dir=work_dir
         )
     module = "jobs.gpu_bench.ray_app" if mode == RAY else "jobs.gpu_bench.app"
     log = plan.out_dir / f"gpu-{mode}.log"
@@ -259,4 +261,6 @@ def start_application(
             text=True,
             start_new_session=True,
         )
-    return Application(mode=mode, process=process, log=log, event_log_dir=work_dir)
+    return Application(
+        mode=mode, process=process, log=log, event_log_dir=work_dir / f"events-{mode}"
+    )
