@@ -15,13 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 import dagopt
 from jobs.gpu_bench.cases import Case, case_of, decoder_of, digest
+from jobs.gpu_bench.modes import HAND
 from jobs.gpu_bench.work import Load, score_rows
 from jobs.overlap.serve import Handler, serve
 
 if TYPE_CHECKING:
     from pyspark.resource import ResourceProfile
-
-HAND = "hand"
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jobs.gpu_bench.app import HAND
-
 FUSED = "fused"
+HAND = "hand"
 DAGOPT = "dagopt"
 FIRST = "dagopt-first"
 RAY = "ray"

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table
 
-from jobs.gpu_bench.app import HAND
 from jobs.gpu_bench.cases import CASES, REAL
 from jobs.gpu_bench.measure import Measurement
-from jobs.gpu_bench.modes import DAGOPT, FIRST, FUSED, RAY, STOCK
+from jobs.gpu_bench.modes import DAGOPT, FIRST, FUSED, HAND, RAY, STOCK
 
 BEST_STOCK = "best of fused and hand"
 SMALL = ("1 KB", "100 KB")
