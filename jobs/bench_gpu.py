@@ -12,6 +12,7 @@ Writes gpu.json and an event log of every mode.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,8 @@ def main(
     out: Path,
 ) -> None:
     """Run the cases, write gpu.json, print the tables."""
+    # Its applications are process groups of their own, and are ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     out.mkdir(parents=True, exist_ok=True)
     plan = Plan(
         num_cores=num_cores,

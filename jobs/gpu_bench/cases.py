@@ -15,18 +15,17 @@ from typing import Any, TypeAlias
 
 from jobs.gpu_bench.work import Load, decode_rows
 
-NUM_TASKS = 16
 NUM_ROWS = 16
 """Rows of a task, where decoding is emulated."""
 
 TASK_S = {
-    "8:1": (3.2, 0.4),
-    "4:1": (1.6, 0.4),
-    "1:1": (0.5, 0.5),
-    "1:4": (0.15, 0.6),
-    "1:8": (0.1, 0.8),
+    "8:1": (2.4, 0.3, 32),
+    "4:1": (1.2, 0.3, 32),
+    "1:1": (0.5, 0.5, 16),
+    "1:4": (0.15, 0.6, 16),
+    "1:8": (0.1, 0.8, 12),
 }
-"""Seconds of decoding and of the kernel in a task, at scale 1."""
+"""Seconds of decoding and of the kernel in a task, at scale 1, and tasks."""
 
 PAYLOADS = {"1 KB": 1024, "100 KB": 100 * 1024, "1 MB": 1024 * 1024}
 
@@ -57,7 +56,7 @@ class Case:
     """Seconds of the kernel for a task, at scale 1; 0 where it follows from the real decoding."""
 
     payload_bytes: int
-    num_tasks: int = NUM_TASKS
+    num_tasks: int
     num_rows: int = NUM_ROWS
     """Of a task, at scale 1."""
 
@@ -69,7 +68,7 @@ class Case:
 
 def _sweep() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for ratio, (decode_s, gpu_s) in TASK_S.items():
+    for ratio, (decode_s, gpu_s, num_tasks) in TASK_S.items():
         for size, payload_bytes in PAYLOADS.items():
             name = f"{ratio} {size}"
             letters = "abcdefghijklmno"[len(found)]
@@ -79,11 +78,14 @@ def _sweep() -> dict[str, Case]:
                 decode_s=decode_s,
                 gpu_s=gpu_s,
                 payload_bytes=payload_bytes,
+                num_tasks=num_tasks,
             )
     return found
 
 
-WARM_UP = Case(name="warm-up", key="warm_up", decode_s=0.1, gpu_s=0.05, payload_bytes=1024)
+WARM_UP = Case(
+    name="warm-up", key="warm_up", decode_s=0.1, gpu_s=0.05, payload_bytes=1024, num_tasks=16
+)
 CASES = {
     **_sweep(),
     REAL: Case(

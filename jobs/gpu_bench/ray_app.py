@@ -68,7 +68,10 @@ def pipeline(case: Case, load: Load, command: dict[str, Any]) -> ray.data.Datase
         source = ray.data.range(num_rows, override_num_blocks=case.num_tasks)
     size, arrow = command["batch_rows"], "pyarrow"
     decoded = source.map_batches(decode_batch, batch_size=size, batch_format=arrow, num_cpus=1)
-    return decoded.map_batches(score_batch, batch_size=size, batch_format=arrow, num_gpus=1)
+    # By default Ray starts a process for each GPU task, which takes seconds; Spark keeps its own.
+    return decoded.map_batches(
+        score_batch, batch_size=size, batch_format=arrow, num_gpus=1, max_calls=0
+    )
 
 
 if __name__ == "__main__":
