@@ -113,7 +113,7 @@ def main(
         modes=modes,
         out_dir=out.resolve(),
     )
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 160)
     failures: list[str] = []
     chosen = [CASES[name] for name in cases]
     parts = [[case for case in chosen if case.is_real == is_real] for is_real in (False, True)]
