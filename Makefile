@@ -69,7 +69,7 @@ bench-overlap: jar  ## Measure overlap on an emulated cluster (needs root; makes
 bench-planner: jar  ## Measure how long planning takes
 	$(PY) -m jobs.bench_planner
 
-bench-gpu: jar $(INSTALLED_RAY)  ## Measure GPU stages with an emulated GPU, against stock Spark and Ray Data (45 minutes)
+bench-gpu: jar $(INSTALLED_RAY)  ## Measure GPU stages with an emulated GPU, against stock Spark and Ray Data (an hour)
 	$(PY) -m jobs.bench_gpu
 
 # Large, and needed for nothing else.

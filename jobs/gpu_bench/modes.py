@@ -21,6 +21,7 @@ FORMS = {FUSED: "fused", HAND: "repartition", RAY: "streaming"}
 """What runs in the modes in which nothing is chosen."""
 
 EXECUTOR_MB = 2048
+DECISIONS = "decisions.jsonl"
 QUICK_START = "-XX:TieredStopAtLevel=1"
 """Many JVMs start at a time on few cores: that they start quickly matters, not the best code."""
 
@@ -78,7 +79,10 @@ def spark_properties(
         properties[f"spark.{who}.resource.gpu.discoveryScript"] = script
     if batch_rows is not None:
         properties["spark.sql.execution.arrow.maxRecordsPerBatch"] = str(batch_rows)
-    return properties | (dagopt_properties(properties) if mode == DAGOPT else {})
+    if mode == DAGOPT:
+        properties["spark.dagopt.decisionLog"] = str(work_dir / DECISIONS)
+        properties |= dagopt_properties(properties)
+    return properties
 
 
 def dagopt_properties(base: dict[str, str]) -> dict[str, str]:

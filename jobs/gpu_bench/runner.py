@@ -21,7 +21,7 @@ from typing import Any
 
 from jobs.gpu_bench.cases import REAL_CORES, REAL_EDGE, WARM_UP, Case, images_dir, rows_of
 from jobs.gpu_bench.measure import Measurement, form_of, gpu_allocated_s, predicted_s
-from jobs.gpu_bench.modes import DAGOPT, FIRST, FORMS, RAY, REPOSITORY, spark_properties
+from jobs.gpu_bench.modes import DAGOPT, DECISIONS, FIRST, FORMS, RAY, REPOSITORY, spark_properties
 from jobs.gpu_bench.work import Load, busy_s
 from jobs.overlap.runner import Application, RunError
 
@@ -69,6 +69,7 @@ def run_cases(
         failures: gets a line for each application that failed; the other modes go on.
     """
     step("starting the applications")
+    files_dir(cases, plan).mkdir(parents=True, exist_ok=True)
     with _work_dir(plan) as work_dir, ExitStack() as stack:
         applications: dict[str, Application] = {}
         # Ray's sockets lie in there, and their names may not be long.
@@ -161,12 +162,15 @@ class _Answers:
 
     def measurements(self, cases: Sequence[Case]) -> list[Measurement]:
         """Of all runs of these cases; the applications have stopped."""
+        kept = files_dir(cases, self._plan)
         allocated: dict[str, float] = {}
         for application in self._applications.values():
             if application.app_id:
                 log = application.event_log_dir / application.app_id
                 allocated.update(gpu_allocated_s(log))
-                shutil.copy(log, self._plan.out_dir / "eventlogs" / f"gpu-{application.mode}")
+                shutil.copy(log, kept / f"{application.mode}.events")
+        if (self._work_dir / DECISIONS).exists():
+            shutil.copy(self._work_dir / DECISIONS, kept / DECISIONS)
         names = [case.name for case in cases]
         return [
             Measurement(
@@ -185,11 +189,15 @@ class _Answers:
 
 @contextmanager
 def _work_dir(plan: Plan) -> Iterator[Path]:
-    (plan.out_dir / "eventlogs").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
         prefix="gpu-", dir=plan.out_dir, ignore_cleanup_errors=True
     ) as name:
         yield Path(name)
+
+
+def files_dir(cases: Sequence[Case], plan: Plan) -> Path:
+    """Where logs, event logs and decisions stay."""
+    return plan.out_dir / ("gpu-real" if cases[0].is_real else "gpu-sweep")
 
 
 def batch_rows(case: Case, plan: Plan) -> int:
@@ -242,7 +250,7 @@ def start_application(
             mode, num_cores=num_cores, batch_rows=rows, work_dir=work_dir
         )
     module = "jobs.gpu_bench.ray_app" if mode == RAY else "jobs.gpu_bench.app"
-    log = plan.out_dir / f"gpu-{mode}.log"
+    log = files_dir(cases, plan) / f"{mode}.log"
     own = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     own |= {
         "PYTHONPATH": str(REPOSITORY),
