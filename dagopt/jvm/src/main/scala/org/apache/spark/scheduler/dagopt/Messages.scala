@@ -108,15 +108,23 @@ private[dagopt] object Messages {
     json.writeEndArray()
   }
 
-  /** @param acts whether the answer is waited for and followed */
+  /**
+   * @param acts whether the answer is waited for and followed
+   * @param boundary the setting of the application
+   */
   def gpuStage(
-      id: Long, asked: GpuQuestion, executors: ExecutorTable, defaultCpus: Double, acts: Boolean): Array[Byte] =
+      id: Long,
+      asked: GpuQuestion,
+      executors: ExecutorTable,
+      defaultCpus: Double,
+      acts: Boolean,
+      boundary: String): Array[Byte] =
     Wire.line("gpu_stage", 1024) { json =>
       val requests = asked.profile.taskResources
       val cpus = requests.get(ResourceProfile.CPUS).fold(defaultCpus)(_.amount)
       json.writeNumberField("time_ms", System.currentTimeMillis())
       json.writeNumberField("id", id)
-      json.writeStringField("signature", SqlPlans.number(asked.plan))
+      json.writeStringField("signature", asked.signature)
       json.writeStringField("name", asked.name)
       json.writeNumberField("num_partitions", asked.numPartitions)
       json.writeNumberField("cores", executors.cores)
@@ -127,6 +135,8 @@ private[dagopt] object Messages {
       json.writeNumberField("num_hosts", executors.numHosts)
       Wire.strings(json, "above", asked.follows)
       json.writeBooleanField("limited", asked.limited)
+      json.writeStringField("boundary", asked.setting.getOrElse(boundary))
+      json.writeBooleanField("must_split", asked.mustSplit)
       json.writeBooleanField("act", acts)
     }
 
@@ -141,6 +151,13 @@ private[dagopt] object Messages {
       sums(json, "gpu", gpu)
     }
 
+  /** The stage behind the GPU stages of an operator has completed. */
+  def restDone(id: Long, rest: TaskSums): Array[Byte] = Wire.line("rest_done", 256) { json =>
+    json.writeNumberField("time_ms", System.currentTimeMillis())
+    json.writeNumberField("id", id)
+    sums(json, "rest", rest)
+  }
+
   private def sums(json: JsonGenerator, name: String, of: TaskSums): Unit = {
     json.writeObjectFieldStart(name)
     json.writeNumberField("num_tasks", of.tasks)
@@ -149,6 +166,10 @@ private[dagopt] object Messages {
     json.writeNumberField("start_ms", of.startMs)
     json.writeNumberField("read_ms", of.readMs)
     json.writeNumberField("write_ms", of.writeNs / 1000000)
+    json.writeNumberField("warm_tasks", of.warmTasks)
+    json.writeNumberField("warm_run_ms", of.warmRunMs)
+    json.writeNumberField("warm_read_ms", of.warmReadMs)
+    json.writeNumberField("warm_write_ms", of.warmWriteNs / 1000000)
     json.writeNumberField("bytes_read", of.bytesRead)
     json.writeNumberField("local_bytes_read", of.localBytesRead)
     json.writeNumberField("bytes_written", of.bytesWritten)
