@@ -218,6 +218,8 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "barrier": ("reverse", barrier, {}),
     "fair": ("group size=2 delay_ms=200", two_pools, {"spark.scheduler.mode": "FAIR", **LONG}),
+    "few": (f"group size=2 from={TASKS + 1}", shuffle_job, LONG),
+    "enough": (f"group size=2 from={TASKS}", shuffle_job, LONG),
     "streaming": ("reverse", streaming, {"spark.sql.shuffle.partitions": "3"}),
     "sql": (
         "group size=1 delay_ms=20",

@@ -7,6 +7,7 @@ TRACE is a file of JSON lines: ``{"at_ms", "way": "in" | "out", "message"}``. Po
 * ``pass``, ``reverse``: put everything back, in Spark's order or from the last task to the first
 * ``group``: groups of ``size`` tasks, ``delay_ms`` apart; with ``pin=N`` every Nth group goes to one executor, to
   each in turn; with ``raise=N`` at N tasks a core
+  and, with ``from=N``, holding only task sets of at least N tasks
 * ``stuck``: launches the first group and then nothing more
 * ``deaf``: never reads; ``mute``: never says a word; ``silent``: says ``ready`` and no more
 * ``slow``: pongs, but plans ``late_ms`` after the question
@@ -71,6 +72,8 @@ class Planner:
             self.say("report", id=message["id"], body={"policy": self.policy})
         elif kind == "executor_added":
             self.executors.append(message["executor"])
+            if "from" in self.options:
+                self.say("hold_from", num_tasks=self.number("from", 0))
         elif kind == "executor_removed":
             self.executors.remove(message["executor"])
         elif kind == "task_set":

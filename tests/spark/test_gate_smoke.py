@@ -70,7 +70,7 @@ def said(scenario: dict[str, Any], kind: str) -> list[tuple[float, dict[str, Any
     [
         "off", "pass", "reverse", "group", "capped", "raise_local", "pin", "stuck", "silent", "mute",
         "deaf", "slow", "die", "die_held", "explain", "small", "fail_once", "fair", "speculation",
-        "executor_loss", "dynamic", "missing", "bad_conf", "bad_json", "bad_version", "bad_type", "bad_stage", "bad_task",
+        "executor_loss", "few", "enough", "dynamic", "missing", "bad_conf", "bad_json", "bad_version", "bad_type", "bad_stage", "bad_task",
         "bad_executor", "bad_order",
     ],
 )  # fmt: skip
@@ -183,6 +183,14 @@ def test_explain_tells_and_touches_nothing(seen: dict[str, Any]) -> None:
     assert gate(seen["explain"])["task_sets_held"] == 0
     starts = [start["task"] for start in told(seen["explain"], "task_started")]
     assert starts == list(range(8))  # although the planner asked for the reverse
+
+
+def test_what_would_be_passed_anyway_is_told_and_not_held(seen: dict[str, Any]) -> None:
+    held = {name: gate(seen[name])["task_sets_held"] for name in ("few", "enough")}
+    assert held == {"few": 0, "enough": 1}
+    (task_set,) = told(seen["few"], "task_set")
+    assert task_set["hold"] is False
+    assert len(told(seen["few"], "task_ended")) == 8
 
 
 def test_tasks_pinned_to_a_lost_executor_run_elsewhere(seen: dict[str, Any]) -> None:

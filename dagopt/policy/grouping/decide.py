@@ -7,6 +7,7 @@ kept, and the reason says so in numbers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -80,9 +81,9 @@ def decide(outlook: StageOutlook, settings: GroupingSettings) -> GroupingDecisio
     if outlook.num_executors == 0:
         return _keep(outlook, "no executor is known yet")
     total_cores = outlook.num_executors * outlook.cores
-    if outlook.num_tasks <= total_cores:
+    if outlook.num_tasks < hold_from(total_cores):
         why = f"its {outlook.num_tasks} tasks all start at once on {total_cores:g} cores"
-        return _keep(outlook, why)
+        return _keep(replace(outlook, num_sources=1), why)
     if outlook.num_tasks < settings.min_waves * total_cores:
         why = f"its {outlook.num_tasks} tasks are less than two waves on {total_cores:g} cores"
         return _keep(outlook, why)
@@ -122,6 +123,11 @@ def decide(outlook: StageOutlook, settings: GroupingSettings) -> GroupingDecisio
         kept = _keep(outlook, f"reads {outlook.io_s:.3f} s a task, too short for delays; {reason}")
         return replace(kept, concurrency=choice, stock_s=stock, grouped_s=grouped)
     return _group(choice, reason, stock, grouped)
+
+
+def hold_from(total_cores: float) -> int:
+    """Tasks from which on a task set may gain: one that starts at once has no order and no delays."""
+    return math.floor(total_cores) + 1
 
 
 def _group(

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from dagopt.errors import InputError
-from dagopt.policy.grouping.decide import GroupingDecision, GroupingSettings, StageOutlook, decide
+from dagopt.policy.grouping.decide import (
+    GroupingDecision,
+    GroupingSettings,
+    StageOutlook,
+    decide,
+    hold_from,
+)
 
 OUTLOOK = StageOutlook(
     num_tasks=16,
@@ -92,11 +98,20 @@ def test_what_computes_or_is_short_of_memory_is_never_delayed(why: dict[str, obj
 
 
 def test_what_is_not_grouped_is_ordered_where_source_hosts_can_take_turns() -> None:
-    decision = decided(num_tasks=8, num_sources=3)
+    decision = decided(num_tasks=9, num_sources=3)
     assert decision.action == "order"
     assert decision.reason == (
-        "its 8 tasks all start at once on 8 cores; tasks of 3 source hosts take turns"
+        "its 9 tasks are less than two waves on 8 cores; tasks of 3 source hosts take turns"
     )
+
+
+@pytest.mark.parametrize("cores", [0.5, 1.0, 7.9, 8.0])
+def test_what_need_not_be_held_is_what_is_passed_whatever_it_reads(cores: float) -> None:
+    least = hold_from(cores)
+    for num_sources, cpu_s in [(1, None), (3, None), (1, 0.1), (3, 0.1)]:
+        below = decided(num_tasks=least - 1, cores=cores, num_sources=num_sources, cpu_s=cpu_s)
+        assert (below.action, below.concurrency.tasks_per_core) == ("pass", 1)
+    assert decided(num_tasks=least, cores=cores, num_sources=3).action != "pass"
 
 
 def test_short_reads_are_not_delayed_but_share_cores() -> None:
