@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -52,7 +53,24 @@ def test_dagopt_submit_switches_it_on_and_passes_the_exit_code(
     ended = run_spark_script(JOB, "fail", conf={"spark.dagopt.minInputBytes": "0"})
     assert ended.exit_code == 3, ended.stderr
     assert "rows 1000\n" in ended.stdout
-    assert report_of(ended.stdout)["gate"]["task_sets_held"] >= 1
+    gate = report_of(ended.stdout)["gate"]
+    assert gate["task_sets_held"] >= 1
+    started, at_the_end = (
+        line.partition(" INFO ")[2]
+        for line in ended.stderr.splitlines()
+        if " DagoptDriver: " in line
+    )
+    assert re.match(
+        r"DagoptDriver: dagopt \d+\.\d+\.\d+ for Spark \d\.\d runs: mode on, "
+        r"planner \S*python\S* -m dagopt\.planner$",
+        started,
+    )
+    held, launched = gate["task_sets_held"], gate["groups_launched"]
+    assert re.match(
+        rf"DagoptDriver: dagopt at the end: \d+ task sets seen, {held} held, "
+        rf"{launched} groups launched, \d+ released without an answer$",
+        at_the_end,
+    )
 
 
 def test_configure_in_a_plain_spark_submit(run_spark_script: RunSparkScript) -> None:
