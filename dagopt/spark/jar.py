@@ -228,6 +228,8 @@ def main(*, spark_home: Path | None, force: bool) -> None:
     """Compile dagopt's JVM part for one Spark."""
     try:
         spark = find_spark(spark_home)
+        if force or not is_current(jar_path(spark.version), spark):
+            click.echo(f"Compiling the plugin for Spark {spark.version}: half a minute", err=True)
         built = build(spark, force=force)
     except DagoptError as e:
         click.echo(f"dagopt: {e}", err=True)
