@@ -194,7 +194,9 @@ SCENARIOS: dict[str, Scenario] = {
     "mute": ("mute", shuffle_job, {}),
     "deaf": ("deaf", five_jobs, {}),
     "slow": ("slow late_ms=1500", shuffle_job, {}),
+    "mode_off": ("", shuffle_job, {"spark.dagopt.mode": "off"}),
     "die": ("die", shuffle_job, {}),
+    "shout": ("shout", shuffle_job, {}),
     "die_held": ("die_held size=2", shuffle_job, LONG),
     "explain": ("reverse", shuffle_job, {"spark.dagopt.mode": "explain"}),
     "small": ("reverse", shuffle_job, {"spark.dagopt.minInputBytes": "16m"}),
@@ -272,7 +274,8 @@ def run(name: str, directory: Path) -> dict[str, Any]:
         settings.set(key, value)
     sc = SparkContext(conf=settings)
     try:
-        sc.setLogLevel("ERROR" if job is failing_once else "WARN")
+        level = "INFO" if name == "shout" else "ERROR" if job is failing_once else "WARN"
+        sc.setLogLevel(level)
         # The planner is a Python process too: on a busy machine it is not there at once.
         deadline = time.monotonic() + 30
         while policy and not trace.exists() and time.monotonic() < deadline:

@@ -83,6 +83,9 @@ class Planner:
         key = {"stage": message["stage"], "attempt": message["attempt"]}
         if self.policy == "die":
             sys.exit(3)
+        if self.policy == "shout":
+            sys.stderr.write("x" * 20000)
+            sys.exit(3)
         if self.policy == "nonsense":
             self.write(
                 self.options.get("answer", "so long").replace("STAGE", str(message["stage"]))

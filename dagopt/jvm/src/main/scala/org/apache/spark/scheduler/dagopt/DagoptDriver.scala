@@ -37,7 +37,9 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       switch.isStopping = () => sc.isStopped
       Dagopt.current = reports
       conf = DagoptConf.parse(sc.conf)
-      if (conf.mode == "off" || !conf.groupingEnabled) switch.silence("switched off by the configuration")
+      reports.mode = conf.mode
+      if (conf.mode == "off") switch.silence("spark.dagopt.mode is off")
+      else if (!conf.groupingEnabled) switch.silence("spark.dagopt.grouping.enabled is false")
       else {
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
         switch.onOff(new Runnable { def run(): Unit = planner.close() })
@@ -79,6 +81,8 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     }
     opened.start()
     gate = opened
+    logInfo(s"dagopt ${BuildInfo.version} for Spark ${BuildInfo.sparkMinor} runs: mode ${conf.mode}, " +
+      s"planner ${conf.plannerCommand.mkString(" ")}")
     early.synchronized {
       early.forEach(answer => opened.answer(answer))
       early.clear()
@@ -108,6 +112,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
 
   override def shutdown(): Unit =
     try {
+      if (gate != null) logInfo(counters.summary)
       switch.silence("the application has ended")
       if (planner != null) planner.close()
       if (gate != null) gate.stop()
