@@ -192,7 +192,7 @@ def decision_summary(decisions: Sequence[dict[str, Any]]) -> str:
     """How often which decision was taken, and what it means that nothing was changed."""
     if not decisions:
         return "dagopt decided nothing: no task set was worth a decision."
-    counts = Counter(str(decision.get("action")) for decision in decisions)
+    counts = Counter(str(decision.get("action") or "unknown") for decision in decisions)
     parts = [f"{times} {ACTIONS.get(action, action)}" for action, times in counts.items()]
     text = f"{len(decisions)} decisions: {'; '.join(parts)}."
     if set(counts) == {"pass"}:
