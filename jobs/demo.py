@@ -38,7 +38,7 @@ MASTER = "local-cluster[2,1,1024]"
 OUTPUTS = ("legs", "rotations", "carriers")
 
 EXPECTED_RUN_S = 35.0
-"""What a run takes on two quiet cores, with Spark's start; said before any has been measured."""
+"""A guess at a run with Spark's start, on two quiet cores; told until one has been measured."""
 
 RUN_LIMIT_S = 600.0
 """A run that takes longer is stopped: something hangs."""
@@ -192,7 +192,7 @@ def decision_summary(decisions: Sequence[dict[str, Any]]) -> str:
     """How often which decision was taken, and what it means that nothing was changed."""
     if not decisions:
         return "dagopt decided nothing: no task set was worth a decision."
-    counts = Counter(str(decision.get("action")) for decision in decisions)
+    counts = Counter(str(decision.get("action") or "unknown") for decision in decisions)
     parts = [f"{times} {ACTIONS.get(action, action)}" for action, times in counts.items()]
     text = f"{len(decisions)} decisions: {'; '.join(parts)}."
     if set(counts) == {"pass"}:
@@ -273,7 +273,7 @@ def turns(rounds: int) -> list[str]:
 
 @click.command(epilog="example: python jobs/demo.py --rounds 1")
 @click.option("--scale", type=click.IntRange(min=1), default=1, show_default=True, help="years")
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True)
 def main(scale: int, rounds: int) -> None:
     """Run an ETL job with dagopt off and on, compare the rows, and print decisions and times."""
     console = Console()
