@@ -2,9 +2,6 @@
 
 Needs root and iproute2: hosts are network namespaces, and links are shaped with tc. Everything
 that is made is removed again. Writes overlap.json and an event log of every run.
-
-    sudo .venv/bin/python jobs/bench_overlap.py
-    sudo CASES=mixed,two-sources REPETITIONS=5 .venv/bin/python jobs/bench_overlap.py
 """
 
 from __future__ import annotations
@@ -45,7 +42,15 @@ def _names(*allowed: str) -> Callback:
     return parse
 
 
-@click.command(help=__doc__, context_settings={"show_default": True})
+_EPILOG = """
+\b
+examples:
+  sudo .venv/bin/python jobs/bench_overlap.py
+  sudo CASES=mixed,two-sources REPETITIONS=5 .venv/bin/python jobs/bench_overlap.py
+"""
+
+
+@click.command(help=__doc__, epilog=_EPILOG, context_settings={"show_default": True})
 @click.option(
     "--cases",
     callback=_names(*CASES, TPCH),

@@ -261,6 +261,12 @@ class Ready(Message, frozen=True, kw_only=True, tag="ready"):
     """First line of the planner."""
 
 
+class HoldFrom(Message, frozen=True, kw_only=True, tag="hold_from"):
+    """Task sets with fewer tasks are told and not held: their plan would be to pass."""
+
+    num_tasks: int
+
+
 class Plan(Message, frozen=True, kw_only=True, tag="plan"):
     """The answer to a task set.
 
@@ -338,5 +344,7 @@ class Pong(Message, frozen=True, kw_only=True, tag="pong"):
     seq: int
 
 
-FromPlanner: TypeAlias = Ready | Plan | Concurrency | Launch | Release | Form | Report | Pong
+FromPlanner: TypeAlias = (
+    Ready | HoldFrom | Plan | Concurrency | Launch | Release | Form | Report | Pong
+)
 """Any line of the planner."""

@@ -1,6 +1,5 @@
 package org.apache.spark.scheduler.dagopt
 
-import java.util.Properties
 import java.util.concurrent._
 
 import scala.jdk.CollectionConverters._
@@ -8,17 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.resource.ResourceProfile
-import org.apache.spark.scheduler.{Pool, Schedulable, SchedulableBuilder, StageInfo, TaskSchedulerImpl, TaskSetManager}
-
-/** Shows every task set to the gate, after Spark's own builder has put it into its pool. */
-private[dagopt] final class GateBuilder(original: SchedulableBuilder, gate: Gate) extends SchedulableBuilder {
-  override def rootPool: Pool = original.rootPool
-  override def buildPools(): Unit = original.buildPools()
-  override def addTaskSetManager(manager: Schedulable, properties: Properties): Unit = {
-    original.addTaskSetManager(manager, properties)
-    gate.submitted(manager)
-  }
-}
+import org.apache.spark.scheduler.{Schedulable, StageInfo, TaskSchedulerImpl, TaskSetManager}
 
 /**
  * Holds the tasks of a task set until the planner says when each may start.
@@ -50,6 +39,7 @@ private[dagopt] final class Gate(
   val cpuLimit = new CpuLimit(scheduler)
   private val sets = new ConcurrentHashMap[SetKey, HeldSet]()
   @volatile private var ready = false
+  @volatile private var holdFrom = 0
   @volatile private var lastStage = -1
   /** Stages that served to warm up: the first one, and the first that reads a shuffle. */
   private var lookedAt = 0
@@ -131,8 +121,8 @@ private[dagopt] final class Gate(
 
   private def follow(manager: TaskSetManager, stage: StageInfo, lineage: Lineage): Unit = {
     val key = SetKey(manager.stageId, manager.taskSet.stageAttemptId)
-    val set = new HeldSet(key, manager, conf.mode == "on", stage, System.currentTimeMillis(),
-      concurrency.canRaise)
+    val holds = conf.mode == "on" && manager.numTasks >= holdFrom
+    val set = new HeldSet(key, manager, holds, stage, System.currentTimeMillis(), concurrency.canRaise)
     lastStage = math.max(lastStage, key.stage)
     if (set.holds) {
       set.lists = PendingLists.take(manager.pendingTasks)
@@ -185,6 +175,7 @@ private[dagopt] final class Gate(
 
   private def act(answer: Answer): Unit = answer match {
     case Answer.Ready => ready = true
+    case Answer.HoldFrom(numTasks) => holdFrom = numTasks
     case Answer.Plan(key, action, tasksPerCore, order, _) =>
       // A plan that comes when its set was given back already was missed, and stays so.
       heldSet(key).foreach { set =>

@@ -14,6 +14,8 @@ private[dagopt] sealed trait Answer
 
 private[dagopt] object Answer {
   case object Ready extends Answer
+  /** Task sets with fewer tasks need not wait for their plan. */
+  final case class HoldFrom(numTasks: Int) extends Answer
   final case class Pong(seq: Long) extends Answer
   /** @param order null, or every task of the set, the first to start first */
   final case class Plan(key: SetKey, action: String, tasksPerCore: Int, order: Array[Int], reason: String)
@@ -109,6 +111,7 @@ private[dagopt] object Wire {
     }
     fields.text("type") match {
       case "ready" => Answer.Ready
+      case "hold_from" => Answer.HoldFrom(fields.int("num_tasks"))
       case "pong" => Answer.Pong(fields.whole("seq"))
       case "plan" => Answer.Plan(fields.key, fields.text("action"), fields.perCore, fields.order,
         fields.textOr("reason", ""))
