@@ -56,7 +56,7 @@ private[dagopt] final class GpuStages(
 
   private val ids = new AtomicLong()
   private val asked = new ConcurrentHashMap[Long, CompletableFuture[Answer.Form]]()
-  val meter = new GpuMeter(planner)
+  val meter = new GpuMeter(planner, cpusOf)
 
   switch.onOff(new Runnable { def run(): Unit = asked.values.forEach(a => a.complete(null)) })
 
@@ -96,11 +96,17 @@ private[dagopt] final class GpuStages(
     val form = GpuForm(answer.id, answer.slices.toSeq, answer.before, answer.after, answer.askAgain)
     val whole = form.slices.map(_.toLong).sum == question.numPartitions && form.slices.forall(_ > 0)
     // Slices without a shuffle at their end would run in one stage, and hold each other up.
-    if (!whole || form.slices.length > 1 && !(form.before && form.after)) {
+    // A form that asks again leaves something to ask about, and so comes to an end.
+    val wrong = form.slices.length > 1 && !(form.before && form.after) || form.askAgain && form.slices.length < 2
+    if (!whole || wrong) {
       switch.turnOff(s"the planner answered nonsense: slices ${form.slices.mkString(", ")} of ${question.numPartitions} partitions")
       GpuStages.fused(answer.id, question.numPartitions)
     } else form
   }
+
+  private def cpusOf(profile: Int): Double =
+    if (profile == ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID) defaultCpus
+    else GpuStages.cpusOf(sc.resourceProfileManager.resourceProfileFromId(profile), defaultCpus)
 
   private def defaultCpus: Double = sc.taskScheduler match {
     case scheduler: TaskSchedulerImpl => TaskCpus.ofDefaultTask(scheduler)
@@ -143,6 +149,10 @@ private[spark] object GpuStages {
   def awaitMeasured(id: Long): Unit = guarded("measuring a GPU stage", ())(_.awaitMeasured(id))
 
   def failed(what: String, cause: Throwable): Unit = { val stages = current; if (stages != null) stages.failed(what, cause) }
+
+  /** What a task of the profile takes. */
+  private[dagopt] def cpusOf(profile: ResourceProfile, defaultCpus: Double): Double =
+    profile.taskResources.get(ResourceProfile.CPUS).fold(defaultCpus)(_.amount)
 
   /** A number for the text of a physical plan, the same in every run. */
   def number(plan: String): String = SqlPlans.number(plan)

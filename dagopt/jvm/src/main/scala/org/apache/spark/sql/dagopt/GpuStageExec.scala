@@ -1,5 +1,7 @@
 package org.apache.spark.sql.dagopt
 
+import scala.collection.mutable
+
 import org.apache.spark.rdd.{RDD, UnionRDD}
 import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuStages}
 import org.apache.spark.sql.catalyst.InternalRow
@@ -74,26 +76,31 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
       val question = GpuQuestion(
         signature, gpu.nodeName, count, profile.get, above.operators, above.limited, above.setting,
         Profiles.conflict(rows, profile.get))
-      val form = GpuStages.formOf(question)
-      if (!form.askAgain) run(rows, 0, form)
-      else {
-        val probed = form.slices.head
-        val first = slice(rows, 0, probed, 0, form)
+      var form = GpuStages.formOf(question)
+      var from = 0
+      val measured = mutable.Buffer.empty[RDD[InternalRow]]
+      while (form.askAgain) {
+        val until = from + form.slices.head
+        val first = slice(rows, from, until, 0, form)
         first.shuffle.foreach(_.runNow())
         GpuStages.awaitMeasured(form.id)
-        val rest = run(rows, probed, GpuStages.formOf(
-          question.copy(numPartitions = count - probed, follows = FirstSlice +: above.operators)))
-        new UnionRDD(sparkContext, Seq(first.rows, rest))
+        measured += first.rows
+        from = until
+        val follows = measured.map(_ => FirstSlice).toSeq ++ above.operators
+        form = GpuStages.formOf(question.copy(numPartitions = count - from, follows = follows))
       }
+      union(measured.toSeq ++ run(rows, from, form))
     }
   }
 
   /** The partitions from `from` on in a form, which is one for all of them. */
-  private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): RDD[InternalRow] = {
+  private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): Seq[RDD[InternalRow]] = {
     val starts = form.slices.scanLeft(from)(_ + _)
-    val slices = form.slices.indices.map(i => slice(rows, starts(i), starts(i + 1), i, form).rows)
-    if (slices.length == 1) slices.head else new UnionRDD(sparkContext, slices)
+    form.slices.indices.map(i => slice(rows, starts(i), starts(i + 1), i, form).rows)
   }
+
+  private def union(parts: Seq[RDD[InternalRow]]): RDD[InternalRow] =
+    if (parts.length == 1) parts.head else new UnionRDD(sparkContext, parts)
 
   private def slice(rows: RDD[InternalRow], from: Int, until: Int, index: Int, form: GpuForm): Slice = {
     val total = rows.getNumPartitions
@@ -120,7 +127,7 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
 }
 
 private[dagopt] object GpuStageExec {
-  /** Stands for the union with it among the operators that follow the rest. */
+  /** Stands for the union with it among the operators that follow the rest, once for each that was measured. */
   private val FirstSlice = "the first slice"
 
   /** @param shuffle the one that it ends in, if it does */
