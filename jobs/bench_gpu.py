@@ -84,7 +84,7 @@ def _names(*allowed: str) -> Callback:
     type=click.IntRange(1),
     envvar="BATCHES",
     default=1,
-    help="Arrow batches a task; with several, Spark's fused stage overlaps its two parts.",
+    help="Arrow batches a task.",
 )
 @click.option(
     "--out",

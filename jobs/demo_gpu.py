@@ -1,7 +1,7 @@
 """The second part of ``make demo``: a job with a GPU step, with dagopt off and on.
 
 It starts ``gpu_inference.py`` by spark-submit on a local cluster whose executor offers two cores and
-a GPU that is not there, so the network runs on numpy and the "GPU" is a third of the machine's work.
+a GPU that is not there, so the network runs on numpy and its work takes a core of the machine.
 What it shows is equal rows, the form of the GPU stage and why, and for how long the GPU was held.
 """
 
@@ -129,7 +129,7 @@ def gpu_stages(decisions: list[dict[str, Any]]) -> list[str]:
 
 
 @click.command(epilog="example: python -m jobs.demo_gpu --rounds 1")
-@click.option("--images", type=click.IntRange(min=16), default=3200, show_default=True)
+@click.option("--images", type=click.IntRange(min=16), default=1600, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True)
 def main(images: int, rounds: int) -> None:
     """Run a job with a GPU step with dagopt off and on, compare the rows, print forms and times."""

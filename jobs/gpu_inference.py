@@ -1,11 +1,12 @@
-"""Scores for a folder of JPEG images: decode on CPUs, a small convolutional network on GPUs.
+r"""Scores for a folder of JPEG images: decode on CPUs, a small convolutional network on GPUs.
 
 Reads Parquet of JPEG images, decodes and resizes them with Pillow, runs the network in batches on cupy
 where the task has a GPU and on numpy where not, and writes a row per image::
 
     OUTPUT/    image, source, label, score
 
-    dagopt submit --properties-file spark_conf/gpu-standalone.conf jobs/gpu_inference.py --prepare --input in --output out
+    spark-submit --properties-file spark_conf/gpu-standalone.conf jobs/gpu_inference.py \
+        --prepare --input build/data/images --output build/scores
 
 ``--prepare`` makes the images: crops of the photographs that scikit-image ships, encoded anew. The
 weights of the network are fixed random numbers, so scores mean nothing; what is real is the work. It

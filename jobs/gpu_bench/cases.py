@@ -1,8 +1,8 @@
 """The cases: what a row is, what it costs to decode and to score, and how it is decoded.
 
 A sweep of decode:GPU time by payload, where decoding is emulated, and one case with real images.
-A task is one Arrow batch, as with Spark's defaults (10,000 rows a batch); with more batches a task
-Spark's fused stage itself overlaps decoding with the kernel. ``--batches`` shows that.
+A task is one Arrow batch, as with Spark's defaults (10,000 rows a batch). With more batches a task, by
+``--batches``, a fused stage could overlap decoding with the kernel by itself.
 """
 
 from __future__ import annotations
