@@ -46,7 +46,7 @@ class BoundarySettings:
     min_gain_fraction: float = 0.05
     """Predicted gain on the fused stage below which it is kept, 0 to 1."""
 
-    alike_fraction: float = 0.01
+    alike_fraction: float = 0.03
     """Forms within this share of the fastest count as equally fast, >= 0."""
 
     max_slices: int = 16

@@ -74,21 +74,21 @@ def test_a_small_gain_is_none() -> None:
 
 def test_long_pipelines_are_sliced_in_no_more_slices_than_pay() -> None:
     decision = decided(num_partitions=64, rates=barrier(0.125))
-    assert (decision.form, decision.num_slices, decision.max_cpu_tasks) == ("sliced", 11, 6)
+    assert (decision.form, decision.num_slices, decision.max_cpu_tasks) == ("sliced", 8, 6)
     assert (decision.boundary_before, decision.boundary_after) == (True, True)
     times = {found.name: found.elapsed_s for found in decision.considered}
-    chosen_s = times["sliced in 11 with 6 CPU tasks at once"]
+    chosen_s = times["sliced in 8 with 6 CPU tasks at once"]
     assert decision.predicted_s == chosen_s
-    assert chosen_s <= 1.01 * min(times.values())
-    assert times["sliced in 8 with 6 CPU tasks at once"] > 1.01 * min(times.values())
-    assert chosen_s < times["sliced in 11"] < times["split before"] < times["fused"]
+    assert chosen_s <= 1.03 * min(times.values())
+    assert times["sliced in 4 with 6 CPU tasks at once"] > 1.03 * min(times.values())
+    assert chosen_s < times["sliced in 8"] < times["split before"] < times["fused"]
 
 
 def test_more_slices_that_gain_next_to_nothing_are_not_made() -> None:
     costs, slots = replace(COSTS, cpu_s=1.0, gpu_s=4.0), Slots(cores=8, gpus=1)
     exact = BoundarySettings(alike_fraction=0.0)
     assert decided(costs, num_partitions=64, slots=slots, settings=exact).num_slices == 8
-    assert decided(costs, num_partitions=64, slots=slots).num_slices == 4
+    assert decided(costs, num_partitions=64, slots=slots).form == "split"
 
 
 def test_bytes_across_the_boundary_count() -> None:
@@ -228,7 +228,7 @@ def test_slices_are_as_wide_as_the_gpus(
         ({"boundary": "yes"}, "boundary is 'yes': allowed is auto, always, never"),
         (
             {"min_gain_fraction": 1.0},
-            "min_gain_fraction 1.0 must be >= 0 and < 1, alike_fraction 0.01 must be >= 0",
+            "min_gain_fraction 1.0 must be >= 0 and < 1, alike_fraction 0.03 must be >= 0",
         ),
         (
             {"alike_fraction": -1.0},
