@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
@@ -113,22 +115,35 @@ class BoundaryController:
             cpus_per_gpu_task=event.cpus_per_task,
             num_hosts=max(1, event.num_hosts),
         )
-        asked = _Asked(signature=event.signature, slots=slots, above=event.above)
-        _remember(self._asked, event.id, asked)
+        if not event.preview:
+            asked = _Asked(signature=event.signature, slots=slots, above=event.above)
+            _remember(self._asked, event.id, asked)
         pipeline = GpuPipeline(
-            num_partitions=event.num_partitions, costs=self._costs.get(event.signature)
+            num_partitions=event.num_partitions,
+            costs=self._costs.get(event.signature),
+            sliceable=event.sliceable,
         )
         decision = choose_form(pipeline, slots, self.rates, self.settings)
         decision = self._without_leak(decision, event, pipeline, slots)
+        return self._answer(event, now_s, decision, pipeline.costs)
+
+    def _answer(
+        self,
+        event: GpuStage,
+        now_s: float,
+        decision: BoundaryDecision,
+        costs: PartitionCosts | None,
+    ) -> Form:
         form = _form(event, decision)
-        self._record(event, now_s, decision, form, pipeline.costs)
+        made = _decision(event, now_s, decision, form, costs)
+        if event.preview:
+            return msgspec.structs.replace(form, body=_shown(event, made, form, costs))
+        self.num_decisions += 1
+        self.decisions.append(made)
         return form
 
     def _fused(self, event: GpuStage, now_s: float, reason: str) -> Form:
-        decision = BoundaryDecision(form="fused", reason=reason)
-        form = _form(event, decision)
-        self._record(event, now_s, decision, form, None)
-        return form
+        return self._answer(event, now_s, BoundaryDecision(form="fused", reason=reason), None)
 
     def _without_leak(
         self, decision: BoundaryDecision, event: GpuStage, pipeline: GpuPipeline, slots: Slots
@@ -198,34 +213,48 @@ class BoundaryController:
         self.rates = self.rates.observed("launch", predicted_s, launch_s)
         self.rates = self.rates.observed_locality(gpu.local_bytes_read, gpu.bytes_read)
 
-    def _record(
-        self,
-        event: GpuStage,
-        now_s: float,
-        decision: BoundaryDecision,
-        form: Form,
-        costs: PartitionCosts | None,
-    ) -> None:
-        fused = next((one for one in decision.considered if one.form == "fused"), None)
-        self.num_decisions += 1
-        self.decisions.append(
-            FormDecision(
-                time_s=now_s,
-                id=event.id,
-                name=event.name,
-                signature=event.signature,
-                form=decision.form,
-                num_partitions=event.num_partitions,
-                slices=tuple(form.slices),
-                boundary_before=form.boundary_before,
-                boundary_after=form.boundary_after,
-                cpu_s=costs.cpu_s if costs is not None else None,
-                gpu_s=costs.gpu_s if costs is not None else None,
-                stock_s=fused.elapsed_s if fused is not None else None,
-                predicted_s=decision.predicted_s,
-                reason=decision.reason,
-            )
-        )
+
+def _decision(
+    event: GpuStage,
+    now_s: float,
+    decision: BoundaryDecision,
+    form: Form,
+    costs: PartitionCosts | None,
+) -> FormDecision:
+    fused = next((one for one in decision.considered if one.form == "fused"), None)
+    return FormDecision(
+        time_s=now_s,
+        id=event.id,
+        name=event.name,
+        signature=event.signature,
+        form=decision.form,
+        num_partitions=event.num_partitions,
+        slices=tuple(form.slices),
+        boundary_before=form.boundary_before,
+        boundary_after=form.boundary_after,
+        cpu_s=costs.cpu_s if costs is not None else None,
+        gpu_s=costs.gpu_s if costs is not None else None,
+        stock_s=fused.elapsed_s if fused is not None else None,
+        predicted_s=decision.predicted_s,
+        reason=decision.reason,
+    )
+
+
+def _shown(
+    event: GpuStage, made: FormDecision, form: Form, costs: PartitionCosts | None
+) -> dict[str, Any]:
+    """What ``dagopt.explain`` tells of a stage: its decision, and what is around it."""
+    bytes_across = None
+    if costs is not None:
+        before = costs.input_bytes if made.boundary_before else 0.0
+        after = costs.output_bytes if made.boundary_after else 0.0
+        bytes_across = round((before + after) * event.num_partitions)
+    return {
+        **made.to_dict(),
+        "above": event.above,
+        "ask_again": form.ask_again,
+        "bytes_across": bytes_across,
+    }
 
 
 def _form(event: GpuStage, decision: BoundaryDecision) -> Form:

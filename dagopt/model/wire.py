@@ -185,8 +185,12 @@ class GpuStage(Message, frozen=True, kw_only=True, tag="gpu_stage"):
     """Operators behind it in its stage, the nearest first."""
     limited: bool = False
     """Whether a limit needs only some of its rows."""
+    sliceable: bool = True
+    """Whether it can be cut into slices, and a shuffle be put behind it."""
     act: bool = True
     """Whether the answer is waited for and followed."""
+    preview: bool = False
+    """Whether it is only shown to the user: nothing is recorded, and the answer has a body."""
 
 
 class TaskSums(msgspec.Struct, frozen=True, kw_only=True):
@@ -301,6 +305,8 @@ class Form(Message, frozen=True, kw_only=True, tag="form"):
     ask_again: bool = False
     """The first slice runs at once, to be measured; then the rest is asked about anew."""
     reason: str = ""
+    body: dict[str, Any] | None = None
+    """In answer to a preview, what there is to show."""
 
 
 class Report(Message, frozen=True, kw_only=True, tag="report"):

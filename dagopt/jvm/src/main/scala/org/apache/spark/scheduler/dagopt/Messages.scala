@@ -108,9 +108,17 @@ private[dagopt] object Messages {
     json.writeEndArray()
   }
 
-  /** @param acts whether the answer is waited for and followed */
+  /**
+   * @param acts whether the answer is waited for and followed
+   * @param preview whether it is only shown to the user
+   */
   def gpuStage(
-      id: Long, asked: GpuQuestion, executors: ExecutorTable, defaultCpus: Double, acts: Boolean): Array[Byte] =
+      id: Long,
+      asked: GpuQuestion,
+      executors: ExecutorTable,
+      defaultCpus: Double,
+      acts: Boolean,
+      preview: Boolean): Array[Byte] =
     Wire.line("gpu_stage", 1024) { json =>
       val requests = asked.profile.taskResources
       val cpus = requests.get(ResourceProfile.CPUS).fold(defaultCpus)(_.amount)
@@ -127,7 +135,9 @@ private[dagopt] object Messages {
       json.writeNumberField("num_hosts", executors.numHosts)
       Wire.strings(json, "above", asked.follows)
       json.writeBooleanField("limited", asked.limited)
+      json.writeBooleanField("sliceable", asked.sliceable)
       json.writeBooleanField("act", acts)
+      json.writeBooleanField("preview", preview)
     }
 
   def sliceDone(id: Long, slice: Int, parts: GpuParts, cpu: TaskSums, gpu: TaskSums): Array[Byte] =

@@ -60,8 +60,7 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     val count = rows.getNumPartitions
     if (profile.isEmpty || !GpuStages.isOn || !IdentityShuffle.isPossible) over(rows)
     else {
-      def ask(numPartitions: Int): GpuForm = GpuStages.formOf(
-        GpuQuestion(treeString, gpu.nodeName, numPartitions, profile.get, above.operators, above.limited))
+      def ask(numPartitions: Int): GpuForm = GpuStages.formOf(question(numPartitions))
       val form = ask(count)
       if (!form.askAgain) run(rows, 0, form)
       else {
@@ -74,6 +73,10 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
       }
     }
   }
+
+  /** About that many of its partitions. */
+  def question(numPartitions: Int): GpuQuestion = GpuQuestion(
+    PlanText.of(this), gpu.nodeName, numPartitions, GpuOperators.profile(gpu).get, above.operators, above.limited)
 
   /** The partitions from `from` on in a form, which is one for all of them. */
   private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): RDD[InternalRow] = {
