@@ -6,11 +6,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dagopt.controller.boundary import BoundaryController
 from dagopt.controller.grouping import GroupingController
-from dagopt.model.wire import FromJvm, FromPlanner, GpuStage, SliceDone
+from dagopt.model.wire import FromJvm, FromPlanner, GpuStage, RestDone, SliceDone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class _Entry(Protocol):
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,22 +34,24 @@ class ApplicationController:
         Raises:
             InputError: the event contradicts itself; nothing has changed then.
         """
-        if isinstance(event, (GpuStage, SliceDone)):
+        if isinstance(event, (GpuStage, SliceDone, RestDone)):
             return self.boundary.step(event, now_s)
         return self.grouping.step(event, now_s)
 
     @property
-    def num_decisions(self) -> int:
-        """All that were ever taken."""
-        return self.grouping.num_decisions + self.boundary.num_decisions
+    def num_entries(self) -> tuple[int, int, int]:
+        """All that were ever taken: decisions of either kind, and uses of GPUs that followed."""
+        return (self.grouping.num_decisions, self.boundary.num_decisions, self.boundary.num_uses)
 
-    def new_decisions(self, num_grouping: int, num_boundary: int) -> list[dict[str, Any]]:
-        """Decisions taken since there were so many of each kind, those of each kind in order."""
-        grouping = list(self.grouping.decisions)
-        boundary = list(self.boundary.decisions)
-        new_grouping = self.grouping.num_decisions - num_grouping
-        new_boundary = self.boundary.num_decisions - num_boundary
+    def new_entries(self, since: tuple[int, int, int]) -> list[dict[str, Any]]:
+        """What came since there were so many of each kind, those of each kind in order."""
+        kinds: tuple[Sequence[_Entry], ...] = (
+            self.grouping.decisions,
+            self.boundary.decisions,
+            self.boundary.uses,
+        )
         return [
-            *(one.to_dict() for one in grouping[len(grouping) - new_grouping :]),
-            *(one.to_dict() for one in boundary[len(boundary) - new_boundary :]),
+            entry.to_dict()
+            for kind, old, now in zip(kinds, since, self.num_entries, strict=True)
+            for entry in islice(kind, len(kind) - (now - old), None)
         ]

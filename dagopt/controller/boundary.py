@@ -1,55 +1,58 @@
 """The live brain of equivalence stages: the form of each GPU stage, from what earlier ones took.
 
-``step(event, now_s)`` is the only way in. Costs are learned by the number of the stage's physical
-plan. A stage in Spark's own form shows nothing of its parts, so only what ran between two inserted
-shuffles is learned from; the first slice of a stage not seen before runs so, and the rest is
-decided with what it took.
+``step(event, now_s)`` is the only way in. Where nothing is known of a stage yet, its first slice
+runs alone, and the rest is decided with what that took.
 
-Not modelled: CPU operators behind the GPU operator take no time, since their share of a stage that
-holds more than them cannot be seen. A shuffle behind the GPU part, which lets them run under the
-default profile, is inserted where its own time is small.
+Operators behind the GPU operator in its stage run under its profile as well. Where their time is
+not known a shuffle in front of them is inserted if its own time is small; in front of a union
+always, since else all of its tasks take the profile.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import msgspec
 
+from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
 from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
-from dagopt.model.wire import Form, FromPlanner, GpuStage, SliceDone
+from dagopt.model.wire import Form, FromPlanner, GpuStage, RestDone, SliceDone
 from dagopt.policy.boundary.choose_form import BoundaryDecision, BoundarySettings, choose_form
 from dagopt.units import format_s
 
 MAX_DECISIONS = 1000
 """Decisions kept for reports; older ones are in the decision log only."""
 
-MAX_SIGNATURES = 4096
-"""Stages whose costs are remembered; the least recently seen goes first."""
+MAX_ASKED = 4096
+"""Questions whose slices may still be told of; the oldest goes first."""
 
 AFTER_FRACTION = 0.02
 """Share of the predicted time that a shuffle behind the GPU part may take, where CPU operators
 follow whose time is not known."""
 
-_NEW_WEIGHT = 0.5
-
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
+FIRST_SLICE = "the first slice"
+"""What the JVM names among the operators that follow the rest of a stage that was probed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GpuUse:
     """What one GPU stage, or a slice of it, did with the GPUs."""
 
+    time_s: float
+    """Epoch seconds on the driver's clock, when it had ended."""
+
     id: int
     """Of the question that it was asked by."""
 
     slice: int
+    name: str
+    """Spark's name of the GPU operator; empty where the question is no longer known."""
+
     num_tasks: int
     gpu_allocated_s: float
     """Seconds that its tasks held their GPUs, summed over the tasks."""
@@ -57,17 +60,24 @@ class GpuUse:
     gpu_busy_s: float | None
     """... of which the GPU operator ran; None where CPU operators ran in the same tasks."""
 
+    gpu_idle_s: float | None
+    """... of which it did not: launches, reading and writing shuffles; None likewise."""
+
     cpu_s: float | None
     """Seconds that the tasks in front of it ran, on CPU slots; None without a shuffle there."""
 
     bytes_across: int
     """Bytes that the inserted shuffles wrote."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, as JSON takes them."""
+        return asdict(self)
+
 
 @dataclass(slots=True, kw_only=True)
 class _Asked:
+    name: str
     signature: str
-    slots: Slots
     above: list[str]
 
 
@@ -85,23 +95,26 @@ class BoundaryController:
     """All of them, those no longer kept included."""
     uses: deque[GpuUse] = field(default_factory=lambda: deque(maxlen=MAX_DECISIONS))
     """What the stages took, in the order in which they ended."""
-    _costs: OrderedDict[str, PartitionCosts] = field(default_factory=OrderedDict)
+    num_uses: int = 0
+    """All of them, likewise."""
+    costs: GpuCosts = field(default_factory=GpuCosts)
     _asked: OrderedDict[int, _Asked] = field(default_factory=OrderedDict)
 
-    def step(self, event: GpuStage | SliceDone, now_s: float) -> list[FromPlanner]:
+    def step(self, event: GpuStage | SliceDone | RestDone, now_s: float) -> list[FromPlanner]:
         """Take in one event and answer it.
 
         Raises:
             InputError: the event contradicts itself; nothing has changed then.
         """
         if isinstance(event, SliceDone):
-            self._slice_done(event)
+            self._slice_done(event, now_s)
+            return []
+        if isinstance(event, RestDone):
+            asked = self._asked.get(event.id)
+            if asked is not None and asked.above:
+                self.costs.saw_rest(asked.signature, event.rest)
             return []
         return [self._gpu_stage(event, now_s)]
-
-    def costs_of(self, signature: str) -> PartitionCosts | None:
-        """What a partition of that stage was seen to cost."""
-        return self._costs.get(signature)
 
     def _gpu_stage(self, event: GpuStage, now_s: float) -> Form:
         if event.limited:
@@ -115,16 +128,28 @@ class BoundaryController:
             cpus_per_gpu_task=event.cpus_per_task,
             num_hosts=max(1, event.num_hosts),
         )
+        above = [operator for operator in event.above if operator != FIRST_SLICE]
         if not event.preview:
-            asked = _Asked(signature=event.signature, slots=slots, above=event.above)
-            _remember(self._asked, event.id, asked)
+            self._asked[event.id] = _Asked(name=event.name, signature=event.signature, above=above)
+            while len(self._asked) > MAX_ASKED:
+                self._asked.popitem(last=False)
+        costs = self.costs.find(event.signature)
+        if costs is not None and not above:
+            costs = replace(costs, rest_s=0.0)
         pipeline = GpuPipeline(
-            num_partitions=event.num_partitions,
-            costs=self._costs.get(event.signature),
-            sliceable=event.sliceable,
+            num_partitions=event.num_partitions, costs=costs, sliceable=event.sliceable
         )
-        decision = choose_form(pipeline, slots, self.rates, self.settings)
-        decision = self._without_leak(decision, event, pipeline, slots)
+        settings = self.settings
+        if event.must_split:
+            settings = replace(settings, boundary="always")
+        elif event.boundary is not None:
+            settings = replace(settings, boundary=event.boundary)
+        decision = choose_form(pipeline, slots, self.rates, settings)
+        decision = self._without_leak(decision, event, pipeline, slots, settings)
+        if event.must_split:
+            decision = replace(
+                decision, reason=f"another profile stands in front; {decision.reason}"
+            )
         return self._answer(event, now_s, decision, pipeline.costs)
 
     def _answer(
@@ -146,16 +171,28 @@ class BoundaryController:
         return self._answer(event, now_s, BoundaryDecision(form="fused", reason=reason), None)
 
     def _without_leak(
-        self, decision: BoundaryDecision, event: GpuStage, pipeline: GpuPipeline, slots: Slots
+        self,
+        decision: BoundaryDecision,
+        event: GpuStage,
+        pipeline: GpuPipeline,
+        slots: Slots,
+        settings: BoundarySettings,
     ) -> BoundaryDecision:
         """With a shuffle behind the GPU part, so that what follows does not run under its profile."""
-        if decision.form != "split" or decision.boundary_after or not event.above:
+        if decision.boundary_after or not event.above or settings.boundary == "never":
             return decision
         operators = ", ".join(event.above)
-        if self.settings.boundary == "always":
+        if "Union" in event.above:
+            why = "shuffle after, since a union must not run under the profile"
+            return replace(
+                decision, form="split", boundary_after=True, reason=f"{decision.reason}; {why}"
+            )
+        if decision.form != "split":
+            return decision
+        if settings.boundary == "always" or FIRST_SLICE in event.above:
             why = f"shuffle after, for {operators}"
             return replace(decision, boundary_after=True, reason=f"{decision.reason}; {why}")
-        if pipeline.costs is None or decision.predicted_s is None:
+        if pipeline.costs is None or pipeline.costs.rest_s or decision.predicted_s is None:
             return decision
         after = shuffle_cost(
             "after", pipeline.num_partitions, pipeline.costs.output_bytes, slots, self.rates
@@ -166,48 +203,34 @@ class BoundaryController:
         why = f"shuffle after, for {operators}: {format_s(after.total_s)}, {verdict}"
         return replace(decision, boundary_after=is_cheap, reason=f"{decision.reason}; {why}")
 
-    def _slice_done(self, event: SliceDone) -> None:
+    def _slice_done(self, event: SliceDone, now_s: float) -> None:
         cpu, gpu = event.cpu, event.gpu
         if gpu.num_tasks < 1:
             return
-        idle_ms = gpu.start_ms + gpu.read_ms + gpu.write_ms
-        busy_s = max(0, gpu.run_ms - idle_ms) / 1000
+        asked = self._asked.get(event.id)
+        busy_s = max(0, gpu.run_ms - gpu.start_ms - gpu.read_ms - gpu.write_ms) / 1000
+        allocated_s = gpu.held_ms / 1000
+        is_apart = event.boundary_before
+        self.num_uses += 1
         self.uses.append(
             GpuUse(
+                time_s=now_s,
                 id=event.id,
                 slice=event.slice,
+                name=asked.name if asked is not None else "",
                 num_tasks=gpu.num_tasks,
-                gpu_allocated_s=gpu.held_ms / 1000,
-                gpu_busy_s=busy_s if event.boundary_before else None,
-                cpu_s=cpu.run_ms / 1000 if event.boundary_before else None,
+                gpu_allocated_s=allocated_s,
+                gpu_busy_s=busy_s if is_apart else None,
+                gpu_idle_s=max(0.0, allocated_s - busy_s) if is_apart else None,
+                cpu_s=cpu.run_ms / 1000 if is_apart else None,
                 bytes_across=cpu.bytes_written + (gpu.bytes_written if event.boundary_after else 0),
             )
         )
-        asked = self._asked.get(event.id)
-        if asked is None or not event.boundary_before or cpu.num_tasks < 1:
+        if asked is None or not is_apart or cpu.num_tasks < 1:
             return
         if asked.above and not event.boundary_after:
             return  # what follows ran in the same tasks
-        old = self._costs.get(asked.signature)
-        if event.boundary_after:
-            output_bytes = gpu.bytes_written / gpu.num_tasks
-        else:
-            output_bytes = old.output_bytes if old is not None else 0.0
-        new = PartitionCosts(
-            # Never 0, which would say that there is no CPU operator in front.
-            cpu_s=max(1, cpu.run_ms - cpu.start_ms - cpu.write_ms) / 1000 / cpu.num_tasks,
-            gpu_s=busy_s / gpu.num_tasks,
-            input_bytes=cpu.bytes_written / cpu.num_tasks,
-            output_bytes=output_bytes,
-        )
-        if old is not None:
-            new = PartitionCosts(
-                cpu_s=_mean(old.cpu_s, new.cpu_s),
-                gpu_s=_mean(old.gpu_s, new.gpu_s),
-                input_bytes=_mean(old.input_bytes, new.input_bytes),
-                output_bytes=_mean(old.output_bytes, new.output_bytes),
-            )
-        _remember(self._costs, asked.signature, new)
+        self.costs.saw_slice(asked.signature, event)
         launch_s = max(0, gpu.held_ms - gpu.run_ms) / 1000 / gpu.num_tasks
         predicted_s = self.rates.launch_s * self.rates.learned.get("launch", 1.0)
         self.rates = self.rates.observed("launch", predicted_s, launch_s)
@@ -272,14 +295,3 @@ def _form(event: GpuStage, decision: BoundaryDecision) -> Form:
         ask_again=decision.form == "probe",
         reason=decision.reason,
     )
-
-
-def _remember(known: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    while len(known) > MAX_SIGNATURES:
-        known.popitem(last=False)
-
-
-def _mean(old: float, new: float) -> float:
-    return (1 - _NEW_WEIGHT) * old + _NEW_WEIGHT * new

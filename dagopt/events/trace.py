@@ -118,6 +118,9 @@ class StageTrace:
     scopes: tuple[str, ...]
     """Of every RDD, sorted by RDD id: the scope's name, or the RDD's own."""
 
+    gpu_part: str
+    """Which part of a GPU stage it is, as dagopt named one of its RDDs; empty where it is none."""
+
     plan: str
     """Number of the plan of its SQL query; empty where it belongs to none that the log holds."""
 

@@ -187,6 +187,10 @@ class GpuStage(Message, frozen=True, kw_only=True, tag="gpu_stage"):
     """Whether a limit needs only some of its rows."""
     sliceable: bool = True
     """Whether it can be cut into slices, and a shuffle be put behind it."""
+    boundary: Literal["auto", "always", "never"] | None = None
+    """The setting for this operator; None for that of the application."""
+    must_split: bool = False
+    """Whether another resource profile stands in front of it, with which it cannot share a stage."""
     act: bool = True
     """Whether the answer is waited for and followed."""
     preview: bool = False
@@ -208,6 +212,11 @@ class TaskSums(msgspec.Struct, frozen=True, kw_only=True):
     bytes_read: int
     local_bytes_read: int
     bytes_written: int
+    warm_tasks: int = 0
+    """Tasks that started no Python worker: what the first one in a process loads is not in them."""
+    warm_run_ms: int = 0
+    warm_read_ms: int = 0
+    warm_write_ms: int = 0
 
 
 class SliceDone(Message, frozen=True, kw_only=True, tag="slice_done"):
@@ -225,6 +234,15 @@ class SliceDone(Message, frozen=True, kw_only=True, tag="slice_done"):
     """Of the stage that the GPU operator ran in."""
 
 
+class RestDone(Message, frozen=True, kw_only=True, tag="rest_done"):
+    """The stage behind the GPU stages of an operator has completed, and held nothing else."""
+
+    time_ms: int
+    id: int
+    """Of the question that one of its slices came from."""
+    rest: TaskSums
+
+
 FromJvm: TypeAlias = (
     Hello
     | ExecutorAdded
@@ -236,6 +254,7 @@ FromJvm: TypeAlias = (
     | TaskSetEnded
     | GpuStage
     | SliceDone
+    | RestDone
     | ReportRequest
     | Ping
 )

@@ -10,6 +10,7 @@ from typing import IO
 
 from dagopt.controller.application import ApplicationController
 from dagopt.controller.boundary import BoundaryController
+from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.controller.grouping import GroupingController
 from dagopt.errors import DagoptError, InputError
 from dagopt.model.stage_profile import StageProfiles
@@ -23,9 +24,12 @@ _LOG = logging.getLogger("dagopt.planner")
 
 def make_controller(hello: Hello) -> ApplicationController:
     """The controller for the application that says hello."""
+    profiles = _profiles(hello)
     return ApplicationController(
-        grouping=GroupingController(controller_settings(hello.conf), _profiles(hello)),
-        boundary=BoundaryController(boundary_settings(hello.conf), shuffle_rates(hello.conf)),
+        grouping=GroupingController(controller_settings(hello.conf), profiles),
+        boundary=BoundaryController(
+            boundary_settings(hello.conf), shuffle_rates(hello.conf), costs=GpuCosts(profiles)
+        ),
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import IO, Any
 
 import msgspec
@@ -57,14 +56,14 @@ def run(
         out: where instructions go; flushed after the answer to each message.
         clock: epoch seconds.
         make_controller: called once.
-        decision_log: opens the file that every decision is appended to, if there is one.
+        decision_log: opens the file that every decision, and what GPUs did, is appended to, if there is one.
 
     Raises:
         BridgeError: a line is not a message of this protocol version.
     """
     controller: ApplicationController | None = None
     log: IO[bytes] | None = None
-    num_logged = (0, 0)
+    num_logged = (0, 0, 0)
     for line in lines:
         message = decode(line)
         answers: list[FromPlanner]
@@ -78,11 +77,11 @@ def run(
         if answers:
             out.write(b"".join(_ENCODER.encode(one) + b"\n" for one in answers))
             out.flush()
-        if log is not None and controller.num_decisions > sum(num_logged):
-            for decision in controller.new_decisions(*num_logged):
-                log.write(_ENCODER.encode(decision) + b"\n")
+        if log is not None and controller.num_entries != num_logged:
+            for entry in controller.new_entries(num_logged):
+                log.write(_ENCODER.encode(entry) + b"\n")
             log.flush()
-            num_logged = (controller.grouping.num_decisions, controller.boundary.num_decisions)
+            num_logged = controller.num_entries
 
 
 def calm_gc() -> None:
@@ -134,7 +133,7 @@ def report_body(application: ApplicationController) -> dict[str, Any]:
     return {
         "decisions": [decision.to_dict() for decision in controller.decisions],
         "gpu_stages": [decision.to_dict() for decision in boundary.decisions],
-        "gpu_use": [asdict(use) for use in boundary.uses],
+        "gpu_use": [use.to_dict() for use in boundary.uses],
         "task_sets": controller.num_task_sets,
         "recalculations": controller.num_recalculations,
         "idle_hold_s": round(controller.idle_hold_s, 3),

@@ -168,10 +168,7 @@ def _plugin_conf(
 
 def _extension_conf(have: Mapping[str, str], spark_version: str) -> dict[str, str]:
     """The planner strategy for GPU operators, behind the user's own extensions."""
-    if (
-        numbers_of(minor_of(spark_version)) < (4, 0)  # no operator of SQL takes a profile
-        or value_of(have, PREFIX + "boundary") == "never"
-    ):
+    if numbers_of(minor_of(spark_version)) < (4, 0):  # no operator of SQL takes a profile
         return {}
     extensions = _items(have.get("spark.sql.extensions"))
     ours = [] if EXTENSION in extensions else [EXTENSION]

@@ -104,24 +104,19 @@ class Report:
         return ", ".join(parts)
 
     def _gpu_lines(self) -> list[str]:
-        """One a GPU stage, and what the GPUs did in all of them."""
-        lines = [
-            f"GPU stage {_cell(one, 'id')}, {_cell(one, 'name')} of {_cell(one, 'num_partitions')}"
-            f" partitions: {_cell(one, 'form')}; {_cell(one, 'reason')}"
-            for one in self.gpu_stages
-        ]
+        """One a GPU stage, with what the GPUs did in it, and what they did in all of them."""
         uses = self._entries("gpu_use")
+        lines = []
+        for one in self.gpu_stages:
+            line = (
+                f"GPU stage {_cell(one, 'id')}, {_cell(one, 'name')} of"
+                f" {_cell(one, 'num_partitions')} partitions: {_cell(one, 'form')};"
+                f" {_cell(one, 'reason')}"
+            )
+            own = [use for use in uses if use.get("id") == one.get("id")]
+            lines.append(f"{line}; GPUs {_gpu_use(own)}" if own else line)
         if uses:
-            allocated_s, _ = _sums(uses)
-            known = [use for use in uses if use.get("gpu_busy_s") is not None]
-            known_s, busy_s = _sums(known)
-            line = f"GPUs: allocated {format_s(allocated_s)}"
-            if known:
-                line += (
-                    f"; busy {format_s(busy_s)} of {format_s(known_s)} in stages whose CPU operators"
-                    " ran apart"
-                )
-            lines.append(line)
+            lines.append(f"GPUs: {_gpu_use(uses)}")
         return lines
 
     def _table(self) -> Table:
@@ -162,6 +157,20 @@ def _stage(decision: Mapping[str, Any]) -> str:
     attempt = decision.get("attempt")
     stage = _cell(decision, "stage")
     return f"{stage}.{attempt}" if attempt else stage
+
+
+def _gpu_use(uses: Sequence[Mapping[str, Any]]) -> str:
+    """``allocated 4.0 s; busy 3.6 s, idle 0.4 s of 4.0 s in stages whose CPU operators ran apart``."""
+    allocated_s, _ = _sums(uses)
+    known = [use for use in uses if use.get("gpu_busy_s") is not None]
+    if not known:
+        return f"allocated {format_s(allocated_s)}"
+    known_s, busy_s = _sums(known)
+    return (
+        f"allocated {format_s(allocated_s)}; busy {format_s(busy_s)}, idle"
+        f" {format_s(max(0.0, known_s - busy_s))} of {format_s(known_s)} in stages whose CPU"
+        " operators ran apart"
+    )
 
 
 def _sums(uses: Sequence[Mapping[str, Any]]) -> tuple[float, float]:

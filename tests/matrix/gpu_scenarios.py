@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,26 @@ def after(parts: Iterator[Any]) -> Iterator[Any]:
         yield part
 
 
+def number() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
+
+
+def cpu_number(parts: Iterator[Any]) -> Iterator[Any]:
+    for part in parts:
+        part["cpu_number"] = number()
+        yield part
+
+
+def gpu_number(parts: Iterator[Any]) -> Iterator[Any]:
+    for part in parts:
+        part["gpu_number"] = number()
+        yield part
+
+
 CPU = "id long, cpu_gpus long"
 GPU = f"{CPU}, gpu_gpus long, place long"
 
@@ -113,6 +134,55 @@ def two(spark: SparkSession, profile: Profile) -> DataFrame:
     return frame.mapInPandas(infer, GPU, profile=profile)
 
 
+def two_profiles(spark: SparkSession, profile: Profile) -> DataFrame:
+    frame = pipeline(numbers(spark), profile).select("id", "cpu_gpus")
+    other = dagopt.gpu_profile(cpus=2) if profile is not None else None
+    return frame.mapInPandas(infer, GPU, profile=other)
+
+
+def numbered(spark: SparkSession, profile: Profile) -> DataFrame:
+    """What depends on the number of a task's partition, in front of the GPU operator and in it."""
+    frame = numbers(spark).select(
+        "id",
+        F.spark_partition_id().alias("p"),
+        F.rand(7).alias("r"),
+        F.monotonically_increasing_id().alias("m"),
+    )
+    columns = "id long, p int, r double, m long, cpu_number int"
+    return frame.mapInPandas(cpu_number, columns).mapInPandas(
+        gpu_number, f"{columns}, gpu_number int", profile=profile
+    )
+
+
+def random_plan(seed: int) -> Plan:
+    """Some operators in some order, with rows whose order in a partition is told."""
+
+    def plan(spark: SparkSession, profile: Profile) -> DataFrame:
+        chance = random.Random(seed)
+        frame = numbers(spark, chance.randint(0, 60), chance.randint(1, 7))
+        gpu_at = chance.randrange(3)
+        for step in range(3):
+            kind = chance.choice(["filter", "shuffle", "decode", "column", "union"])
+            if kind == "filter":
+                frame = frame.where(F.col("id") % chance.randint(2, 5) != 0)
+            elif kind == "shuffle":
+                frame = frame.repartition(chance.randint(1, 5), "id").sortWithinPartitions("id")
+            elif kind == "decode":
+                frame = frame.mapInPandas(decode, CPU).select("id")
+            elif kind == "column":
+                frame = frame.select((F.col("id") * 3 + F.spark_partition_id()).alias("id"))
+            else:
+                frame = frame.union(numbers(spark, chance.randint(0, 9), 2))
+            if step == gpu_at or chance.random() < 0.3:
+                frame = frame.mapInPandas(
+                    infer, "id long, gpu_gpus long, place long", profile=profile
+                )
+                frame = frame.select((F.col("id") + F.col("place")).alias("id"))
+        return frame
+
+    return plan
+
+
 SCENARIOS: dict[str, Plan] = {
     "plain": lambda spark, profile: pipeline(numbers(spark), profile),
     "no_cpu_part": lambda spark, profile: (
@@ -138,12 +208,15 @@ SCENARIOS: dict[str, Plan] = {
     "sorted_within": sorted_within,
     "cached": cached,
     "two": two,
+    "two_profiles": two_profiles,
+    "numbered": numbered,
     "barrier": lambda spark, profile: (
         numbers(spark, 4, 1)
         .mapInPandas(decode, CPU)
         .mapInPandas(infer, GPU, barrier=True, profile=profile)
     ),
     "limit": lambda spark, profile: pipeline(numbers(spark, 8, 1), profile).limit(3),
+    **{f"random {seed}": random_plan(seed) for seed in range(8)},
 }
 
 
@@ -155,15 +228,29 @@ def rows_of(frame: DataFrame) -> list[list[Any]]:
     ]
 
 
-def is_planned(frame: DataFrame) -> bool:
-    """Whether Spark's plan has an operator of dagopt's."""
-    return "GpuStage" in frame._jdf.queryExecution().executedPlan().toString()
+def num_planned(frame: DataFrame) -> int:
+    """How many operators of dagopt's Spark's plan has."""
+    # A plan that was adapted is shown twice, as it is and as it was at first.
+    plan: str = frame._jdf.queryExecution().executedPlan().toString()
+    return plan.split("Initial Plan", maxsplit=1)[0].count("GpuStage")
+
+
+def hinted(spark: SparkSession, profile: Profile) -> dict[str, int]:
+    """How many operators are planned with a hint, and without in a frame that shares the plan."""
+    frame = pipeline(numbers(spark), profile)
+    never = frame.hint("dagopt", "never")
+    nearest = never.mapInPandas(infer, GPU, profile=profile).hint("dagopt", "always")
+    wrong = frame.hint("dagopt", "sometimes")
+    frames = {"never": never, "nearest": nearest, "wrong": wrong, "without": frame}
+    return {name: num_planned(one) for name, one in frames.items()}
 
 
 def failing(spark: SparkSession, profile: Profile) -> str:
     def fail(parts: Iterator[Any]) -> Iterator[Any]:
         for part in parts:
-            raise ValueError(f"no such model for {len(part)} rows")
+            # Not in the first slice, which is measured.
+            if number() == 3:
+                raise ValueError(f"no such model for {len(part)} rows")
         yield from ()
 
     frame = numbers(spark).mapInPandas(decode, CPU).mapInPandas(fail, GPU, profile=profile)
@@ -199,16 +286,18 @@ def main(result: Path, names: list[str]) -> None:
             seen[f"{name} {adaptive}"] = {
                 "gpu": rows_of(with_profile),
                 "plain": rows_of(plan(spark, None)),
-                "is_planned": is_planned(with_profile),
+                "num_planned": num_planned(with_profile),
             }
         seen[f"failing {adaptive}"] = [failing(spark, profile), failing(spark, None)]
     seen["taken"] = len(pipeline(numbers(spark), profile).take(2))
+    iterated = pipeline(numbers(spark), profile).toLocalIterator()
+    seen["iterated"] = [row.id for row in iterated]
+    seen["hinted"] = hinted(spark, profile)
     seen["report"] = dagopt.report(spark).to_dict()
     end_planner(spark)
     seen["without_planner"] = {
         "gpu": rows_of(pipeline(numbers(spark), profile)),
         "plain": rows_of(pipeline(numbers(spark), None)),
-        "is_planned": False,
     }
     seen["report_at_the_end"] = dagopt.report(spark).to_dict()
     result.write_text(json.dumps(seen), encoding="utf-8")

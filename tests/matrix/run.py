@@ -142,7 +142,7 @@ def gpu_stages(spark: Spark, directory: Path) -> str:
     Raises:
         FailedError: rows differ from those without a profile, or CPU operators held a GPU.
     """
-    names = ["plain", "nested", "followed"]
+    names = ["plain", "nested", "followed", "numbered"]
     base = {
         **BASE_CONF,
         **gpu_conf(directory, cores=3),
@@ -161,7 +161,7 @@ def gpu_stages(spark: Spark, directory: Path) -> str:
         for adaptive in ("true", "false"):
             found = seen[f"{name} {adaptive}"]
             plain, gpu = ([dropped(part) for part in found[which]] for which in ("plain", "gpu"))
-            if plain != gpu or not found["is_planned"]:
+            if plain != gpu or not found["num_planned"]:
                 raise FailedError(f"GPU stage {name}, adaptive {adaptive}: {found}")
             held = {row.get("cpu_gpus", 0) for part in found["gpu"] for row in part}
             if held != {0}:

@@ -21,9 +21,10 @@ pytestmark = [
 
 SCENARIOS = (
     "plain", "no_cpu_part", "empty_partitions", "no_rows", "nested", "followed", "union", "aggregate",
-    "coalesced", "sorted_within", "cached", "two", "barrier", "limit",
+    "coalesced", "sorted_within", "cached", "two", "two_profiles", "numbered", "barrier", "limit",
 )  # fmt: skip
-UNTOUCHED = {"barrier"}
+RANDOM = tuple(f"random {seed}" for seed in range(8))
+NUM_PLANNED = {"barrier": 0, "two_profiles": 2}
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +68,22 @@ def values(parts: list[list[dict[str, Any]]], column: str) -> set[int]:
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", SCENARIOS + RANDOM)
 def test_rows_partitions_and_order_are_those_without_dagopt(
     seen: dict[str, Any], name: str, adaptive: str
 ) -> None:
     found = seen[f"{name} {adaptive}"]
     assert without_gpus(found["gpu"]) == without_gpus(found["plain"])
-    assert found["is_planned"] == (name not in UNTOUCHED)
+    if name in SCENARIOS:
+        # Two of one profile that follow one another are one stage.
+        assert found["num_planned"] == NUM_PLANNED.get(name, 1)
+    else:
+        assert found["num_planned"] >= 1
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize(
-    "name", ["plain", "followed", "union", "coalesced", "sorted_within", "two"]
+    "name", ["plain", "followed", "union", "coalesced", "sorted_within", "two", "two_profiles"]
 )
 def test_gpus_are_held_by_the_gpu_operator_alone(
     seen: dict[str, Any], name: str, adaptive: str
@@ -109,6 +114,20 @@ def test_a_function_that_raises_shows_its_own_exception(
     with_profile, without = seen[f"failing {adaptive}"]
     assert "ValueError: no such model for 8 rows" in with_profile
     assert with_profile.split(":")[0] == without.split(":")[0]
+
+
+def test_two_profiles_that_meet_are_told(seen: dict[str, Any]) -> None:
+    reasons = [one["reason"] for one in seen["report"]["gpu_stages"]]
+    assert sum(reason.startswith("another profile stands in front") for reason in reasons) >= 2
+
+
+def test_a_hint_is_for_the_operators_below_it(seen: dict[str, Any]) -> None:
+    assert seen["hinted"] == {"never": 0, "nearest": 1, "wrong": 1, "without": 1}
+    assert "the hint dagopt(sometimes) is dropped" in seen["log"]
+
+
+def test_partitions_that_are_read_one_by_one_are_the_same(seen: dict[str, Any]) -> None:
+    assert seen["iterated"] == list(range(40))
 
 
 def test_a_limit_is_left_as_it_is(seen: dict[str, Any]) -> None:

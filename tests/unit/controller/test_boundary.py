@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dagopt.controller.boundary import BoundaryController
-from dagopt.model.wire import Form, GpuStage, SliceDone, TaskSums
+from dagopt.model.wire import Form, GpuStage, RestDone, SliceDone, TaskSums
 from dagopt.policy.boundary.choose_form import BoundarySettings
 
 
@@ -71,7 +71,7 @@ def test_a_stage_not_seen_before_is_probed_and_asked_about_again() -> None:
     rest = form_of(live, asked(2, num_partitions=12))
     assert rest.boundary_before
     assert not rest.ask_again
-    costs = live.costs_of("7")
+    costs = live.costs.find("7")
     assert costs is not None
     assert (costs.cpu_s, costs.gpu_s) == (0.8, 0.2)
     assert (costs.input_bytes, costs.output_bytes) == (1000, 100)
@@ -128,12 +128,12 @@ def test_nothing_is_learned_where_parts_ran_in_the_same_tasks() -> None:
     live = BoundaryController(BoundarySettings(boundary="always"))
     form_of(live, asked(num_partitions=2, above=["Filter"]))
     live.step(done(cpu_ms=800, gpu_ms=200, after=False), 13.0)
-    assert live.costs_of("7") is None
+    assert live.costs.find("7") is None
     together = msgspec.structs.replace(
         done(cpu_ms=0, gpu_ms=900), boundary_before=False, cpu=sums(0)
     )
     live.step(together, 13.0)
-    assert live.costs_of("7") is None
+    assert live.costs.find("7") is None
     assert [use.gpu_busy_s for use in live.uses] == [0.8, None]
 
 
@@ -142,7 +142,7 @@ def test_later_runs_are_a_moving_average() -> None:
     form_of(live, asked())
     live.step(done(cpu_ms=800, gpu_ms=200), 13.0)
     live.step(done(cpu_ms=400, gpu_ms=100), 14.0)
-    costs = live.costs_of("7")
+    costs = live.costs.find("7")
     assert costs is not None
     assert costs.cpu_s == pytest.approx(0.6)
     assert costs.gpu_s == pytest.approx(0.15)
@@ -159,12 +159,14 @@ def test_gpu_seconds_are_those_allocated_and_those_busy() -> None:
     assert use.gpu_busy_s == pytest.approx(0.7)
     assert use.cpu_s == pytest.approx(3.2)
     assert use.bytes_across == 4400
+    assert use.gpu_idle_s == pytest.approx(0.18)
+    assert (use.name, use.time_s) == ("MapInPandas", 13.0)
 
 
 def test_a_slice_of_nobody_teaches_nothing() -> None:
     live = BoundaryController()
     live.step(done(99, cpu_ms=800, gpu_ms=200), 13.0)
-    assert live.costs_of("7") is None
+    assert live.costs.find("7") is None
     assert len(live.uses) == 1
 
 
@@ -201,3 +203,103 @@ def test_a_preview_of_what_is_not_known_has_no_bytes() -> None:
     assert shown is not None
     assert (shown["form"], shown["ask_again"]) == ("probe", True)
     assert (shown["bytes_across"], shown["predicted_s"], shown["stock_s"]) == (None, None, None)
+
+
+def warm(of: TaskSums, num_tasks: int, run_ms: int) -> TaskSums:
+    """The same, where so many tasks started no worker and took so long together."""
+    changed: TaskSums = msgspec.structs.replace(of, warm_tasks=num_tasks, warm_run_ms=run_ms)
+    return changed
+
+
+def warm_done(*, cpu_ms: int, gpu_ms: int) -> SliceDone:
+    """Half of the tasks started a worker, and took ten times as long as the others."""
+    event = done(cpu_ms=cpu_ms * 10, gpu_ms=gpu_ms * 10)
+    changed: SliceDone = msgspec.structs.replace(
+        event, cpu=warm(event.cpu, 2, 2 * cpu_ms), gpu=warm(event.gpu, 2, 2 * gpu_ms)
+    )
+    return changed
+
+
+def test_tasks_that_started_a_worker_do_not_count_where_others_did_not() -> None:
+    live = BoundaryController()
+    form_of(live, asked())
+    live.step(warm_done(cpu_ms=80, gpu_ms=20), 13.0)
+    costs = live.costs.find("7")
+    assert costs is not None
+    assert (costs.cpu_s, costs.gpu_s) == (0.08, 0.02)
+
+
+def test_a_slice_on_a_cold_machine_counts_until_there_is_a_better_one() -> None:
+    live = BoundaryController()
+    form_of(live, asked())
+    live.step(done(cpu_ms=800, gpu_ms=200), 13.0)
+    live.step(warm_done(cpu_ms=80, gpu_ms=20), 14.0)
+    live.step(done(cpu_ms=800, gpu_ms=200), 15.0)
+    costs = live.costs.find("7")
+    assert costs is not None
+    assert (costs.cpu_s, costs.gpu_s) == (0.08, 0.02)
+
+
+def rest(number: int, run_ms: int) -> RestDone:
+    return RestDone(time_ms=0, id=number, rest=sums(16, run_ms, read_ms=16 * 10))
+
+
+def test_what_follows_is_weighed_once_it_was_seen() -> None:
+    live = BoundaryController()
+    form_of(live, asked(above=["Filter"]))
+    live.step(done(cpu_ms=10, gpu_ms=200), 13.0)
+    live.step(rest(1, 810), 14.0)
+    costs = live.costs.find("7")
+    assert costs is not None
+    assert costs.rest_s == 0.8
+    after = form_of(live, asked(2, above=["Filter"]))
+    assert (after.boundary_before, after.boundary_after) == (False, True)
+    # The same plan where nothing follows it.
+    assert not form_of(live, asked(3)).boundary_after
+    live.step(rest(2, 410), 15.0)
+    costs = live.costs.find("7")
+    assert costs is not None
+    assert costs.rest_s == pytest.approx(0.6)
+
+
+def test_what_follows_an_unknown_stage_teaches_nothing() -> None:
+    live = BoundaryController()
+    form_of(live, asked(above=["Filter"]))
+    live.step(rest(1, 800), 14.0)
+    live.step(rest(99, 800), 14.0)
+    assert live.costs.find("7") is None
+
+
+@pytest.mark.parametrize("num_partitions", [2, 16])
+def test_a_union_never_runs_under_the_profile(num_partitions: int) -> None:
+    live = BoundaryController()
+    form = form_of(live, asked(num_partitions=num_partitions, above=["Union"]))
+    assert form.boundary_after
+    live.step(done(cpu_ms=1, gpu_ms=2000), 13.0)
+    form = form_of(live, asked(2, num_partitions=num_partitions, above=["Union"]))
+    assert (form.boundary_before, form.boundary_after) == (False, True)
+    assert "a union must not run under the profile" in form.reason
+
+
+def test_the_rest_of_a_probed_stage_does_not_share_a_stage_with_its_first_slice() -> None:
+    live = BoundaryController()
+    form_of(live, asked(num_partitions=5, cores=1, gpus=1))
+    live.step(done(cpu_ms=2000, gpu_ms=2000, num_tasks=1), 13.0)
+    rest_of = asked(2, num_partitions=4, cores=4, gpus=1, above=["the first slice"])
+    assert form_of(live, rest_of).boundary_after
+    fused = asked(3, num_partitions=4, cores=1, gpus=1, above=["the first slice"])
+    assert not form_of(live, fused).boundary_after
+
+
+def test_an_operator_has_a_setting_of_its_own() -> None:
+    live = BoundaryController(BoundarySettings(boundary="never"))
+    assert not form_of(live, asked()).boundary_before
+    assert form_of(live, asked(2, boundary="always")).boundary_before
+    assert form_of(live, asked(3, boundary="auto")).ask_again
+
+
+def test_two_profiles_are_kept_apart() -> None:
+    live = BoundaryController()
+    form = form_of(live, asked(num_partitions=2, must_split=True))
+    assert form.boundary_before
+    assert form.reason.startswith("another profile stands in front; ")

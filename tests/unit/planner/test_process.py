@@ -20,7 +20,9 @@ from dagopt.model.wire import (
     Plan,
     Pong,
     ReportRequest,
+    SliceDone,
     TaskSetSubmitted,
+    TaskSums,
 )
 from dagopt.planner.process import answer, decode, report_body, run
 from tests.unit.controller import events as ev
@@ -197,3 +199,32 @@ def test_decisions_of_both_kinds_are_written_to_the_log() -> None:
     talk(HELLO, GPU_STAGE, ev.submitted(FOUR, stage=1), GPU_STAGE, Ping(seq=1), log=log)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [line.get("form", line.get("action")) for line in lines] == ["probe", "pass", "probe"]
+
+
+def test_what_gpus_did_is_written_to_the_log() -> None:
+    log = UnclosedLog()
+    tasks = TaskSums(
+        num_tasks=4,
+        held_ms=4000,
+        run_ms=3600,
+        start_ms=0,
+        read_ms=0,
+        write_ms=0,
+        bytes_read=0,
+        local_bytes_read=0,
+        bytes_written=0,
+    )
+    slice_done = SliceDone(
+        time_ms=0,
+        id=3,
+        slice=0,
+        boundary_before=True,
+        boundary_after=True,
+        cpu=tasks,
+        gpu=tasks,
+    )
+    talk(HELLO, GPU_STAGE, slice_done, Ping(seq=1), log=log)
+    _, use = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert (use["id"], use["slice"], use["name"]) == (3, 0, "MapInPandas")
+    assert (use["gpu_allocated_s"], use["gpu_busy_s"]) == (4.0, 3.6)
+    assert use["gpu_idle_s"] == pytest.approx(0.4)

@@ -24,6 +24,15 @@ private[dagopt] object GpuOperators {
     case _ => None
   }
 
+  def sameProfile(one: LogicalPlan, other: LogicalPlan): Boolean =
+    profile(one).exists(p => profile(other).exists(_.id == p.id))
+
+  private def profile(operator: LogicalPlan): Option[ResourceProfile] = operator match {
+    case MapInPandas(_, _, _, _, profile) => profile
+    case MapInArrow(_, _, _, _, profile) => profile
+    case _ => None
+  }
+
   def profile(node: SparkPlan): Option[ResourceProfile] = node match {
     case pandas: MapInPandasExec => pandas.profile
     case arrow: MapInArrowExec => arrow.profile

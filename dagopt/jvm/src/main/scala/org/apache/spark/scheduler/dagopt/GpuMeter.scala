@@ -6,8 +6,16 @@ import java.util.concurrent.{ConcurrentHashMap, CountDownLatch, TimeUnit}
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.scheduler.{StageInfo, TaskInfo}
 
-/** The RDD of the GPU operator of a slice, and the shuffles around it; -1 for one that is not there. */
-private[spark] final case class GpuParts(gpuRdd: Int, before: Int, after: Int)
+/**
+ * The RDDs and shuffles of a slice; -1 for one that is not there.
+ *
+ * @param gpuRdd of the GPU operator's rows
+ * @param before the shuffle in front of it
+ * @param after the shuffle behind it
+ * @param behind of the rows that are read from that one
+ * @param total partitions of the whole operator
+ */
+private[spark] final case class GpuParts(gpuRdd: Int, before: Int, after: Int, behind: Int, total: Int)
 
 /** Sums over the tasks of a stage that ended well. Times in ms, of which Spark counts some in ns. */
 private[dagopt] final class TaskSums {
@@ -22,14 +30,26 @@ private[dagopt] final class TaskSums {
   var bytesRead = 0L
   var localBytesRead = 0L
   var bytesWritten = 0L
+  /** Of those tasks that started no worker: what the first one in a process loads is not in them. */
+  var warmTasks = 0L
+  var warmRunMs = 0L
+  var warmReadMs = 0L
+  var warmWriteNs = 0L
 
   def add(info: TaskInfo, metrics: TaskMetrics): Unit = {
     tasks += 1
     heldMs += info.duration
     runMs += metrics.executorRunTime
-    startMs += info.accumulables.filter(a => a.name.exists(TaskSums.Starts)).flatMap(_.update).collect {
+    val startedMs = info.accumulables.filter(a => a.name.exists(TaskSums.Starts)).flatMap(_.update).collect {
       case ms: Long => math.max(0L, ms)
     }.sum
+    startMs += startedMs
+    if (startedMs == 0) {
+      warmTasks += 1
+      warmRunMs += metrics.executorRunTime
+      warmReadMs += metrics.shuffleReadMetrics.fetchWaitTime
+      warmWriteNs += metrics.shuffleWriteMetrics.writeTime
+    }
     readMs += metrics.shuffleReadMetrics.fetchWaitTime
     writeNs += metrics.shuffleWriteMetrics.writeTime
     bytesRead += metrics.shuffleReadMetrics.totalBytesRead
@@ -52,10 +72,12 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess) {
   private final class Slice(val id: Long, val slice: Int, val parts: GpuParts) {
     val cpu = new TaskSums
     val gpu = new TaskSums
+    val rest = new TaskSums
   }
 
   private val byShuffle = GpuMeter.bounded[Int, Slice]
   private val byRdd = GpuMeter.bounded[Int, Slice]
+  private val byBehind = GpuMeter.bounded[Int, Slice]
   private val byStage = GpuMeter.bounded[Int, (Slice, TaskSums)]
   private val told = new ConcurrentHashMap[Long, CountDownLatch]()
 
@@ -63,6 +85,7 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess) {
     val watched = new Slice(id, slice, parts)
     if (parts.before >= 0) byShuffle.put(parts.before, watched)
     byRdd.put(parts.gpuRdd, watched)
+    if (parts.behind >= 0) byBehind.put(parts.behind, watched)
     told.put(id, new CountDownLatch(1))
     if (told.size > GpuMeter.Most) told.clear()
   }
@@ -76,11 +99,19 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess) {
     if (!byRdd.isEmpty) {
       val cpuOf = stage.shuffleDepId.map(byShuffle.get).orNull
       if (cpuOf != null) byStage.put(stage.stageId, (cpuOf, cpuOf.cpu))
-      else stage.rddInfos.find(rdd => byRdd.containsKey(rdd.id)).foreach { rdd =>
-        val gpuOf = byRdd.get(rdd.id)
-        byStage.put(stage.stageId, (gpuOf, gpuOf.gpu))
+      else {
+        val gpuOf = first(stage, byRdd)
+        val restOf = first(stage, byBehind)
+        if (gpuOf != null) byStage.put(stage.stageId, (gpuOf, gpuOf.gpu))
+        // Other rows may be read in the same stage; then its tasks tell nothing.
+        else if (restOf != null && restOf.parts.total == stage.numTasks) byStage.put(stage.stageId, (restOf, restOf.rest))
       }
     }
+  }
+
+  private def first(stage: StageInfo, from: JMap[Int, Slice]): Slice = {
+    val found = stage.rddInfos.find(rdd => from.containsKey(rdd.id))
+    found.map(rdd => from.get(rdd.id)).orNull
   }
 
   def taskEnded(stage: Int, info: TaskInfo, metrics: TaskMetrics): Unit = synchronized {
@@ -90,7 +121,9 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess) {
 
   def completed(stage: StageInfo): Unit = synchronized {
     val found = byStage.remove(stage.stageId)
-    if (found != null && stage.failureReason.isEmpty && (found._2 eq found._1.gpu)) {
+    if (found != null && stage.failureReason.isEmpty && (found._2 eq found._1.rest)) {
+      planner.send(Messages.restDone(found._1.id, found._2))
+    } else if (found != null && stage.failureReason.isEmpty && (found._2 eq found._1.gpu)) {
       val slice = found._1
       planner.send(Messages.sliceDone(slice.id, slice.slice, slice.parts, slice.cpu, slice.gpu))
       val latch = told.remove(slice.id)

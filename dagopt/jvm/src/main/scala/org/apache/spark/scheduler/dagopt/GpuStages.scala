@@ -13,13 +13,22 @@ import org.apache.spark.scheduler.TaskSchedulerImpl
 /**
  * A GPU operator about to run, for which the planner chooses a form.
  *
- * @param plan the physical plan up to and with the operator; its number tells it from others
+ * @param signature the number of the physical plan up to and with the operator
  * @param follows the operators that run behind it in the same stage, the nearest first
  * @param limited a limit above needs only some of the rows, and Spark starts with few partitions
+ * @param setting of `spark.dagopt.boundary` for this operator, if it has its own
+ * @param mustSplit another profile stands in front of it, with which it cannot share a stage
  * @param sliceable whether it can be cut into slices, and a shuffle be put behind it
  */
 private[spark] final case class GpuQuestion(
-    plan: String, name: String, numPartitions: Int, profile: ResourceProfile, follows: Seq[String], limited: Boolean,
+    signature: String,
+    name: String,
+    numPartitions: Int,
+    profile: ResourceProfile,
+    follows: Seq[String],
+    limited: Boolean,
+    setting: Option[String],
+    mustSplit: Boolean,
     sliceable: Boolean = true)
 
 /**
@@ -55,7 +64,8 @@ private[dagopt] final class GpuStages(
 
   switch.onOff(new Runnable { def run(): Unit = asked.values.forEach(a => a.complete(null)) })
 
-  def isOn: Boolean = !switch.isOff && conf.boundary != "never"
+  def isOn: Boolean = !switch.isOff
+  def boundary: String = conf.boundary
 
   /** Whether what is decided is done. */
   def acts: Boolean = isOn && conf.mode == "on"
@@ -75,7 +85,8 @@ private[dagopt] final class GpuStages(
       val waiting = new CompletableFuture[Answer.Form]()
       asked.put(id, waiting)
       try {
-        val sent = planner.send(Messages.gpuStage(id, question, executors, defaultCpus, acts, preview = false))
+        val sent = planner.send(
+          Messages.gpuStage(id, question, executors, defaultCpus, acts, conf.boundary, preview = false))
         val answer =
           if (!sent || !acts || switch.isOff) null
           else try waiting.get(conf.plannerTimeoutMs, TimeUnit.MILLISECONDS) catch {
@@ -97,7 +108,8 @@ private[dagopt] final class GpuStages(
     asked.put(id, waiting)
     try {
       val sent = !switch.isOff &&
-        planner.send(Messages.gpuStage(id, question, executors, defaultCpus, acts = false, preview = true))
+        planner.send(Messages.gpuStage(
+          id, question, executors, defaultCpus, acts = false, conf.boundary, preview = true))
       val answer =
         if (!sent || switch.isOff) null
         else try waiting.get(GpuStages.PreviewWaitMs, TimeUnit.MILLISECONDS) catch { case _: TimeoutException => null }
@@ -149,6 +161,8 @@ private[spark] object GpuStages {
   def isOn: Boolean = { val stages = current; stages != null && stages.isOn }
 
   def acts: Boolean = { val stages = current; stages != null && stages.acts }
+  /** The setting of the application. */
+  def boundary: String = { val stages = current; if (stages == null) "never" else stages.boundary }
 
   /** Never throws, but for an interrupt. */
   def formOf(question: GpuQuestion): GpuForm = guarded("asking for the form of a GPU stage", fused(0, question.numPartitions))(
@@ -174,6 +188,9 @@ private[spark] object GpuStages {
   def awaitMeasured(id: Long): Unit = guarded("measuring a GPU stage", ())(_.awaitMeasured(id))
 
   def failed(what: String, cause: Throwable): Unit = { val stages = current; if (stages != null) stages.failed(what, cause) }
+
+  /** A number for the text of a physical plan, the same in every run. */
+  def number(plan: String): String = SqlPlans.number(plan)
 
   def fused(id: Long, numPartitions: Int): GpuForm =
     GpuForm(id, Seq(numPartitions), before = false, after = false, askAgain = false)

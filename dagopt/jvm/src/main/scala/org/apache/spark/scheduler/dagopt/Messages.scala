@@ -110,6 +110,7 @@ private[dagopt] object Messages {
 
   /**
    * @param acts whether the answer is waited for and followed
+   * @param boundary the setting of the application
    * @param preview whether it is only shown to the user
    */
   def gpuStage(
@@ -118,13 +119,14 @@ private[dagopt] object Messages {
       executors: ExecutorTable,
       defaultCpus: Double,
       acts: Boolean,
+      boundary: String,
       preview: Boolean): Array[Byte] =
     Wire.line("gpu_stage", 1024) { json =>
       val requests = asked.profile.taskResources
       val cpus = requests.get(ResourceProfile.CPUS).fold(defaultCpus)(_.amount)
       json.writeNumberField("time_ms", System.currentTimeMillis())
       json.writeNumberField("id", id)
-      json.writeStringField("signature", SqlPlans.number(asked.plan))
+      json.writeStringField("signature", asked.signature)
       json.writeStringField("name", asked.name)
       json.writeNumberField("num_partitions", asked.numPartitions)
       json.writeNumberField("cores", executors.cores)
@@ -136,6 +138,8 @@ private[dagopt] object Messages {
       Wire.strings(json, "above", asked.follows)
       json.writeBooleanField("limited", asked.limited)
       json.writeBooleanField("sliceable", asked.sliceable)
+      json.writeStringField("boundary", asked.setting.getOrElse(boundary))
+      json.writeBooleanField("must_split", asked.mustSplit)
       json.writeBooleanField("act", acts)
       json.writeBooleanField("preview", preview)
     }
@@ -151,6 +155,13 @@ private[dagopt] object Messages {
       sums(json, "gpu", gpu)
     }
 
+  /** The stage behind the GPU stages of an operator has completed. */
+  def restDone(id: Long, rest: TaskSums): Array[Byte] = Wire.line("rest_done", 256) { json =>
+    json.writeNumberField("time_ms", System.currentTimeMillis())
+    json.writeNumberField("id", id)
+    sums(json, "rest", rest)
+  }
+
   private def sums(json: JsonGenerator, name: String, of: TaskSums): Unit = {
     json.writeObjectFieldStart(name)
     json.writeNumberField("num_tasks", of.tasks)
@@ -159,6 +170,10 @@ private[dagopt] object Messages {
     json.writeNumberField("start_ms", of.startMs)
     json.writeNumberField("read_ms", of.readMs)
     json.writeNumberField("write_ms", of.writeNs / 1000000)
+    json.writeNumberField("warm_tasks", of.warmTasks)
+    json.writeNumberField("warm_run_ms", of.warmRunMs)
+    json.writeNumberField("warm_read_ms", of.warmReadMs)
+    json.writeNumberField("warm_write_ms", of.warmWriteNs / 1000000)
     json.writeNumberField("bytes_read", of.bytesRead)
     json.writeNumberField("local_bytes_read", of.localBytesRead)
     json.writeNumberField("bytes_written", of.bytesWritten)

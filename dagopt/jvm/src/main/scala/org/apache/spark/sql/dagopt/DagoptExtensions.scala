@@ -21,6 +21,7 @@ final class DagoptExtensions extends (SparkSessionExtensions => Unit) {
         extensions.injectPlannerStrategy { _ =>
           try new GpuStrategy catch { case t: Throwable => BuildInfo.warnOff(t.toString); new NoStrategy }
         }
+        extensions.injectResolutionRule(_ => new BoundaryHint)
       }
     } catch { case t: Throwable => BuildInfo.warnOff(t.toString) }
 }

@@ -30,7 +30,7 @@ object GpuExplain {
 
   private def line(stage: GpuStageExec): String = {
     val count = numPartitions(stage.child)
-    val question = stage.question(count.getOrElse(0))
+    val question = stage.question(count.getOrElse(0), hasOther(stage))
     val shown: ObjectNode =
       if (count.isEmpty) GpuStages.unknown(question, "its number of partitions is only known when it runs")
       else GpuStages.preview(question)
@@ -38,6 +38,16 @@ object GpuExplain {
     names(shown, "front", PlanText.stage(stage.child))
     names(shown, "operators", stage.gpu.collect { case node if !node.isInstanceOf[RowsExec] => node }.reverse)
     shown.toString
+  }
+
+  /** Whether another profile stands in front of it in the same stage. */
+  private def hasOther(stage: GpuStageExec): Boolean =
+    inFront(stage.child).flatMap(_.profile).exists(other => stage.profile.forall(_.id != other.id))
+
+  private def inFront(plan: SparkPlan): Seq[GpuStageExec] = PlanText.operator(plan) match {
+    case (stage: GpuStageExec, _) => Seq(stage)
+    case (_: Exchange, _) => Nil
+    case (_, inputs) => inputs.flatMap(inFront)
   }
 
   private def names(to: ObjectNode, field: String, nodes: Seq[SparkPlan]): Unit = {

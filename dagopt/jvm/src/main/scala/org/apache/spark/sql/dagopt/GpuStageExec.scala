@@ -1,6 +1,7 @@
 package org.apache.spark.sql.dagopt
 
-import org.apache.spark.rdd.{PartitionPruningRDD, RDD, UnionRDD}
+import org.apache.spark.rdd.{RDD, UnionRDD}
+import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuStages}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
@@ -9,7 +10,7 @@ import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
 
 /**
- * A GPU operator of Spark's in one of several forms, all with the same rows in the same partitions
+ * GPU operators of Spark's in one of several forms, all with the same rows in the same partitions
  * and in the same order:
  *
  *  - fused: Spark's own. The operator runs in one stage with those in front of it.
@@ -21,7 +22,7 @@ import org.apache.spark.sql.execution.metric.SQLMetric
  * Which, the planner says when the operator is executed, since only then the number of partitions
  * is known. In doubt it is the fused form.
  *
- * @param gpu Spark's own node over a [[RowsExec]], which is given the rows of a slice
+ * @param gpu Spark's own nodes over a [[RowsExec]], which is given the rows of a slice
  */
 private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above: Above) extends UnaryExecNode {
   import GpuStageExec._
@@ -31,52 +32,70 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   @transient private var used = false
   @transient private lazy val shuffles = new IdentityShuffle.Metrics(sparkContext)
 
+  def profile: Option[ResourceProfile] = GpuOperators.profile(gpu)
+
   override def output: Seq[Attribute] = gpu.output
   override def producedAttributes: AttributeSet = AttributeSet(output)
   override def outputPartitioning: Partitioning = runner.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = runner.outputOrdering
   override lazy val metrics: Map[String, SQLMetric] = runner.metrics ++ shuffles.all
   override def nodeName: String = "GpuStage"
-  override def stringArgs: Iterator[Any] = Iterator(gpu.simpleString(conf.maxToStringFields))
+  override def stringArgs: Iterator[Any] =
+    gpu.collect { case node if !node.isInstanceOf[RowsExec] => node.simpleString(conf.maxToStringFields) }.iterator
 
   /** Two of them are equal if Spark's own nodes would be, so that exchanges above are still reused. */
-  override protected def doCanonicalize(): SparkPlan = gpu.withNewChildren(Seq(child)).canonicalized
+  override protected def doCanonicalize(): SparkPlan = over(child).canonicalized
 
   override protected def withNewChildInternal(newChild: SparkPlan): GpuStageExec = copy(child = newChild)
 
-  private def fresh(): SparkPlan =
-    gpu.withNewChildren(Seq(RowsExec(child.output, child.outputPartitioning, child.outputOrdering)))
+  /** A new node takes the session of its thread, and threads of the user's may have none. */
+  private def over(node: SparkPlan): SparkPlan =
+    session.withActive(gpu.transform { case _: RowsExec => node })
 
-  private def over(rows: RDD[InternalRow]): RDD[InternalRow] = {
+  private def fresh(): SparkPlan = session.withActive {
+    over(RowsExec(child.output, child.outputPartitioning, child.outputOrdering))
+  }
+
+  private def computed(rows: RDD[InternalRow]): RDD[InternalRow] = {
     val node = if (used) fresh() else runner
     used = true
-    node.children.head.asInstanceOf[RowsExec].rows = rows
+    node.collectLeaves().head.asInstanceOf[RowsExec].rows = rows
     node.execute()
   }
 
+  /** What `dagopt learn` finds the costs of a part by. */
+  private def named(part: String): String = s"GPU stage $signature, $part part"
+
+  @transient private lazy val signature = GpuStages.number(PlanText.of(this))
+
   override protected def doExecute(): RDD[InternalRow] = {
     val rows = child.execute()
-    val profile = GpuOperators.profile(gpu)
     val count = rows.getNumPartitions
-    if (profile.isEmpty || !GpuStages.isOn || !IdentityShuffle.isPossible) over(rows)
+    if (profile.isEmpty || !GpuStages.isOn || !IdentityShuffle.isPossible || !SliceRDD.isPossible) computed(rows)
     else {
-      def ask(numPartitions: Int): GpuForm = GpuStages.formOf(question(numPartitions))
-      val form = ask(count)
+      val question = this.question(count, Profiles.conflict(rows, profile.get))
+      val form = GpuStages.formOf(question)
       if (!form.askAgain) run(rows, 0, form)
       else {
         val probed = form.slices.head
         val first = slice(rows, 0, probed, 0, form)
         first.shuffle.foreach(_.runNow())
         GpuStages.awaitMeasured(form.id)
-        val rest = run(rows, probed, ask(count - probed))
+        val rest = run(rows, probed, GpuStages.formOf(
+          question.copy(numPartitions = count - probed, follows = FirstSlice +: above.operators)))
         new UnionRDD(sparkContext, Seq(first.rows, rest))
       }
     }
   }
 
-  /** About that many of its partitions. */
-  def question(numPartitions: Int): GpuQuestion = GpuQuestion(
-    PlanText.of(this), gpu.nodeName, numPartitions, GpuOperators.profile(gpu).get, above.operators, above.limited)
+  /**
+   * About that many of its partitions.
+   *
+   * @param mustSplit whether another profile stands in front of it in the same stage
+   */
+  def question(numPartitions: Int, mustSplit: Boolean): GpuQuestion = GpuQuestion(
+    signature, gpu.nodeName, numPartitions, profile.get, above.operators, above.limited,
+    above.setting, mustSplit)
 
   /** The partitions from `from` on in a form, which is one for all of them. */
   private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): RDD[InternalRow] = {
@@ -86,27 +105,47 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   }
 
   private def slice(rows: RDD[InternalRow], from: Int, until: Int, index: Int, form: GpuForm): Slice = {
-    val some =
-      if (from == 0 && until == rows.getNumPartitions) rows
-      else PartitionPruningRDD.create(rows, (partition: Int) => from <= partition && partition < until)
-    val before = if (form.before) IdentityShuffle(some, child.output, shuffles) else None
-    val computed = over(before.fold(some)(_.rows))
-    val after = if (form.after) IdentityShuffle(computed, output, shuffles) else None
-    GpuStages.measure(form.id, index, GpuParts(computed.id, before.fold(-1)(_.id), after.fold(-1)(_.id)))
-    Slice(after.fold(computed)(_.rows), after)
+    val total = rows.getNumPartitions
+    val length = until - from
+    /** Its tasks keep the numbers that they have in the whole. */
+    def numbered(rdd: RDD[InternalRow], first: Int): RDD[InternalRow] =
+      if (length == total) rdd else new SliceRDD(rdd, first, length, from, total)
+
+    val some = numbered(rows, from)
+    def shuffled(rdd: RDD[InternalRow], columns: Seq[Attribute], names: IdentityShuffle.Names) =
+      IdentityShuffle(rdd, columns, shuffles, names)
+
+    // Operators behind it without a shuffle would count as its own.
+    val isAlone = form.after || above.operators.isEmpty
+    val inFront = IdentityShuffle.Names(Some(named("cpu")), if (isAlone) Some(named("gpu")) else None)
+    val before = if (form.before) shuffled(some, child.output, inFront) else None
+    val results = numbered(computed(before.fold(some)(_.rows)), 0)
+    val behind = IdentityShuffle.Names(None, if (above.sharesStage) None else Some(named("rest")))
+    val after = if (form.after) shuffled(results, output, behind) else None
+    val parts = GpuParts(results.id, before.fold(-1)(_.id), after.fold(-1)(_.id), after.fold(-1)(_.rows.id), total)
+    GpuStages.measure(form.id, index, parts)
+    Slice(after.fold(results)(_.rows), after)
   }
 }
 
 private[dagopt] object GpuStageExec {
+  /** Stands for the union with it among the operators that follow the rest. */
+  private val FirstSlice = "the first slice"
+
   /** @param shuffle the one that it ends in, if it does */
   private final case class Slice(rows: RDD[InternalRow], shuffle: Option[IdentityShuffle])
 }
 
-/** Rows that were computed elsewhere, as the child of a node of Spark's. */
+/** Rows that were computed elsewhere, as the leaf under nodes of Spark's. No two are the same. */
 private[dagopt] case class RowsExec(
     output: Seq[Attribute],
     override val outputPartitioning: Partitioning = UnknownPartitioning(0),
     override val outputOrdering: Seq[SortOrder] = Nil) extends LeafExecNode {
   @transient var rows: RDD[InternalRow] = _
   override protected def doExecute(): RDD[InternalRow] = rows
+  override def equals(other: Any): Boolean = other match {
+    case node: RowsExec => node eq this
+    case _ => false
+  }
+  override def hashCode(): Int = System.identityHashCode(this)
 }

@@ -37,7 +37,7 @@ private[dagopt] final class GpuStageRDD[A: ClassTag](
       else try Some(shuffleOf(front)) catch {
         case t: Throwable => GpuStages.failed("inserting a shuffle", t); None
       }
-    GpuStages.measure(form.id, 0, GpuParts(id, shuffle.fold(-1)(_.shuffleId), -1))
+    GpuStages.measure(form.id, 0, GpuParts(id, shuffle.fold(-1)(_.shuffleId), -1, -1, front.getNumPartitions))
     Seq(shuffle.getOrElse(new OneToOneDependency(front)))
   }
 
@@ -85,7 +85,7 @@ private[dagopt] object GpuStageRDD {
    */
   def of(front: RDD[Any], profile: ResourceProfile, site: String): JavaRDD[Any] =
     try {
-      if (!GpuStages.isOn || !IdentityShuffle.isPossible || front.isBarrier()) null
+      if (!GpuStages.isOn || GpuStages.boundary == "never" || !IdentityShuffle.isPossible || front.isBarrier()) null
       else if (GpuStages.acts) new GpuStageRDD[Any](front, profile, site).toJavaRDD()
       else {
         // Decided, told, and not done.
@@ -95,7 +95,8 @@ private[dagopt] object GpuStageRDD {
     } catch { case t: Throwable => GpuStages.failed("making a GPU stage", t); null }
 
   private def question(front: RDD[_], profile: ResourceProfile, site: String): GpuQuestion = GpuQuestion(
-    s"$site ${lineage(front)}", "gpu_stage", front.getNumPartitions, profile, Nil, limited = false, sliceable = false)
+    GpuStages.number(s"$site ${lineage(front)}"), "gpu_stage", front.getNumPartitions, profile, Nil, limited = false,
+    None, Profiles.conflict(front, profile), sliceable = false)
 
   /** How the rows come about since the last shuffle, in words, the last step first. */
   private def lineage(front: RDD[_]): String = {

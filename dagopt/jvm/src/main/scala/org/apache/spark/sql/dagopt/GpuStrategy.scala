@@ -1,13 +1,15 @@
 package org.apache.spark.sql.dagopt
 
 import org.apache.spark.scheduler.dagopt.GpuStages
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Expression}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
-import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy}
 
 /**
- * Plans an operator that has a resource profile of its own as [[GpuStageExec]]. Leaves alone what
- * has none, barrier operators and streaming queries; and everything while dagopt is off.
+ * Plans an operator that has a resource profile of its own as [[GpuStageExec]], together with those of
+ * the same profile right in front of it. Leaves alone what has none, barrier operators and streaming
+ * queries; and everything while dagopt is off.
  *
  * Spark asks for the root of a plan first. There is noted what stands above each GPU operator,
  * which the operator itself cannot see.
@@ -19,14 +21,29 @@ private[dagopt] final class GpuStrategy extends SparkStrategy {
         case _ if !GpuStages.isOn => Nil
         case ReturnAnswer(root) => Above.note(root); Nil
         case operator if GpuOperators.is(operator) && !operator.isStreaming =>
-          val child = operator.children.head
-          val rows = RowsExec(child.output)
-          GpuOperators.plan(operator, rows).map { gpu =>
-            GpuStageExec(gpu, planLater(child), operator.getTagValue(Above.Tag).getOrElse(Above.Unknown))
-          }.toSeq
+          val above = Above.of(operator)
+          if (above.setting.getOrElse(GpuStages.boundary) == "never") Nil
+          else chain(operator).map { case (gpu, child) => GpuStageExec(gpu, planLater(child), above) }.toSeq
         case _ => Nil
       }
     } catch { case t: Throwable => GpuStages.failed("planning a GPU stage", t); Nil }
+
+  /** The operator and those of its profile in front of it, as Spark's own nodes; and what gives them rows. */
+  private def chain(operator: LogicalPlan): Option[(SparkPlan, LogicalPlan)] = {
+    val (columns, child) = operator.children.head match {
+      case project: Project if Above.isPlain(project) => (Some(project.projectList), project.child)
+      case other => (None, other)
+    }
+    val isOne = GpuOperators.is(child) && GpuOperators.sameProfile(operator, child) &&
+      Above.of(operator).setting == Above.of(child).setting
+    (if (isOne) chain(child) else None) match {
+      case Some((gpu, rows)) =>
+        GpuOperators.plan(operator, columns.fold(gpu)(ProjectExec(_, gpu))).map((_, rows))
+      case None =>
+        val rows = operator.children.head
+        GpuOperators.plan(operator, RowsExec(rows.output)).map((_, rows))
+    }
+  }
 }
 
 /**
@@ -34,34 +51,44 @@ private[dagopt] final class GpuStrategy extends SparkStrategy {
  *
  * @param operators the nearest first, up to the first one that ends the stage
  * @param limited whether a limit needs only some of its rows
+ * @param setting of `spark.dagopt.boundary` that a hint gives
  */
-private[dagopt] final case class Above(operators: Seq[String], limited: Boolean)
+private[dagopt] final case class Above(operators: Seq[String], limited: Boolean, setting: Option[String]) {
+  /** Whether rows of others are in the same stage. */
+  def sharesStage: Boolean = operators.contains("Union")
+}
 
 private[dagopt] object Above {
-  val Tag = TreeNodeTag[Above]("dagopt.above")
-  val Unknown = Above(Nil, limited = false)
+  private val Tag = TreeNodeTag[Above]("dagopt.above")
+  val Unknown = Above(Nil, limited = false, None)
+
+  def of(operator: LogicalPlan): Above = operator.getTagValue(Tag).getOrElse(Unknown)
 
   def note(root: LogicalPlan): Unit = note(root, Unknown)
 
-  private def note(plan: LogicalPlan, above: Above): Unit = {
+  private def note(plan: LogicalPlan, inherited: Above): Unit = {
+    val above = inherited.copy(setting = BoundaryHint.of(plan).orElse(inherited.setting))
     val here = plan match {
       case operator if GpuOperators.is(operator) =>
         operator.setTagValue(Tag, above)
-        Above(Nil, above.limited)
+        above.copy(operators = Nil)
       case _: GlobalLimit | _: LocalLimit | _: Tail | _: Offset => above.copy(limited = true)
       // Its first half runs in the stage of its child, on all rows.
       case _: Aggregate | _: Sort | _: Join | _: Window | _: Distinct | _: RepartitionOperation | _: Command =>
-        Above(Seq(plan.nodeName), limited = false)
-      // No more than renaming and dropping columns.
-      case project: Project if project.projectList.forall(_.foldable) || project.projectList.forall(isPlain) => above
+        above.copy(operators = Seq(plan.nodeName), limited = false)
+      case project: Project if isPlain(project) => above
       case _ => above.copy(operators = plan.nodeName +: above.operators)
     }
     plan.children.foreach(note(_, here))
   }
 
-  private def isPlain(expression: org.apache.spark.sql.catalyst.expressions.Expression): Boolean = expression match {
-    case alias: org.apache.spark.sql.catalyst.expressions.Alias => isPlain(alias.child)
-    case _: org.apache.spark.sql.catalyst.expressions.Attribute => true
+  /** No more than renaming and dropping columns. */
+  def isPlain(project: Project): Boolean =
+    project.projectList.forall(_.foldable) || project.projectList.forall(isPlain)
+
+  private def isPlain(expression: Expression): Boolean = expression match {
+    case alias: Alias => isPlain(alias.child)
+    case _: Attribute => true
     case _ => false
   }
 }

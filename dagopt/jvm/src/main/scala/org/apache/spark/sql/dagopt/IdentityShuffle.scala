@@ -23,10 +23,11 @@ import org.apache.spark.util.MutablePair
  * of maps, as when adaptive execution reads a shuffle locally.
  */
 private[dagopt] final class IdentityShuffle(
-    input: RDD[InternalRow], columns: Seq[Attribute], metrics: IdentityShuffle.Metrics) {
+    input: RDD[InternalRow], columns: Seq[Attribute], metrics: IdentityShuffle.Metrics, names: IdentityShuffle.Names) {
 
   private val dependency: ShuffleDependency[Int, InternalRow, InternalRow] = {
     val pairs = IdentityShuffle.pairs(input, columns)
+    names.writing.foreach(name => pairs.setName(name))
     val made = new ShuffleDependency[Int, InternalRow, InternalRow](
       pairs,
       new HashPartitioner(1),
@@ -45,6 +46,7 @@ private[dagopt] final class IdentityShuffle(
     metrics.read,
     Array.tabulate[ShufflePartitionSpec](input.getNumPartitions)(map => PartialMapperPartitionSpec(map, 0, 1)),
     input.outputDeterministicLevel)
+  names.reading.foreach(name => rows.setName(name))
 
   /** Runs the tasks that write it, in a job with the properties of this thread, and waits for them. */
   def runNow(): Unit = {
@@ -60,9 +62,12 @@ private[dagopt] object IdentityShuffle {
   def isPossible: Boolean = SparkEnv.get.shuffleManager.isInstanceOf[SortShuffleManager]
 
   /** None if it cannot be made: then the stage is not cut here. */
-  def apply(input: RDD[InternalRow], columns: Seq[Attribute], metrics: Metrics): Option[IdentityShuffle] =
-    try Some(new IdentityShuffle(input, columns, metrics))
+  def apply(input: RDD[InternalRow], columns: Seq[Attribute], metrics: Metrics, names: Names): Option[IdentityShuffle] =
+    try Some(new IdentityShuffle(input, columns, metrics, names))
     catch { case t: Throwable => GpuStages.failed("inserting a shuffle", t); None }
+
+  /** Of the RDDs at its ends, by which stages are known again in an event log. */
+  final case class Names(writing: Option[String], reading: Option[String])
 
   /** What the shuffles of one operator add to its metrics. */
   final class Metrics(sc: SparkContext) {
