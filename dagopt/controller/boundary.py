@@ -14,6 +14,8 @@ from collections import OrderedDict, deque
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
@@ -132,13 +134,16 @@ class BoundaryController:
             num_hosts=max(1, event.num_hosts),
         )
         above = [operator for operator in event.above if operator != FIRST_SLICE]
-        self._asked[event.id] = _Asked(name=event.name, signature=event.signature, above=above)
-        while len(self._asked) > MAX_ASKED:
-            self._asked.popitem(last=False)
+        if not event.preview:
+            self._asked[event.id] = _Asked(name=event.name, signature=event.signature, above=above)
+            while len(self._asked) > MAX_ASKED:
+                self._asked.popitem(last=False)
         costs = self.costs.find(event.signature)
         if costs is not None and not above:
             costs = replace(costs, rest_s=0.0)
-        pipeline = GpuPipeline(num_partitions=event.num_partitions, costs=costs)
+        pipeline = GpuPipeline(
+            num_partitions=event.num_partitions, costs=costs, sliceable=event.sliceable
+        )
         settings = self.settings
         if event.must_split:
             settings = replace(settings, boundary="always")
@@ -150,8 +155,21 @@ class BoundaryController:
             decision = replace(
                 decision, reason=f"another profile stands in front; {decision.reason}"
             )
+        return self._answer(event, now_s, decision, pipeline.costs)
+
+    def _answer(
+        self,
+        event: GpuStage,
+        now_s: float,
+        decision: BoundaryDecision,
+        costs: PartitionCosts | None,
+    ) -> Form:
         form = _form(event, decision)
-        self._record(event, now_s, decision, form, pipeline.costs)
+        made = _decision(event, now_s, decision, form, costs)
+        if event.preview:
+            return msgspec.structs.replace(form, body=_shown(event, made, form, costs))
+        self.num_decisions += 1
+        self.decisions.append(made)
         return form
 
     def _chosen(
@@ -174,10 +192,7 @@ class BoundaryController:
         return replace(again, reason=f"{why} are measured; {decision.reason}")
 
     def _fused(self, event: GpuStage, now_s: float, reason: str) -> Form:
-        decision = BoundaryDecision(form="fused", reason=reason)
-        form = _form(event, decision)
-        self._record(event, now_s, decision, form, None)
-        return form
+        return self._answer(event, now_s, BoundaryDecision(form="fused", reason=reason), None)
 
     def _without_leak(
         self,
@@ -245,34 +260,48 @@ class BoundaryController:
         self.rates = self.rates.observed("launch", predicted_s, launch_s)
         self.rates = self.rates.observed_locality(gpu.local_bytes_read, gpu.bytes_read)
 
-    def _record(
-        self,
-        event: GpuStage,
-        now_s: float,
-        decision: BoundaryDecision,
-        form: Form,
-        costs: PartitionCosts | None,
-    ) -> None:
-        fused = next((one for one in decision.considered if one.form == "fused"), None)
-        self.num_decisions += 1
-        self.decisions.append(
-            FormDecision(
-                time_s=now_s,
-                id=event.id,
-                name=event.name,
-                signature=event.signature,
-                form=decision.form,
-                num_partitions=event.num_partitions,
-                slices=tuple(form.slices),
-                boundary_before=form.boundary_before,
-                boundary_after=form.boundary_after,
-                cpu_s=costs.cpu_s if costs is not None else None,
-                gpu_s=costs.gpu_s if costs is not None else None,
-                stock_s=fused.elapsed_s if fused is not None else None,
-                predicted_s=decision.predicted_s,
-                reason=decision.reason,
-            )
-        )
+
+def _decision(
+    event: GpuStage,
+    now_s: float,
+    decision: BoundaryDecision,
+    form: Form,
+    costs: PartitionCosts | None,
+) -> FormDecision:
+    fused = next((one for one in decision.considered if one.form == "fused"), None)
+    return FormDecision(
+        time_s=now_s,
+        id=event.id,
+        name=event.name,
+        signature=event.signature,
+        form=decision.form,
+        num_partitions=event.num_partitions,
+        slices=tuple(form.slices),
+        boundary_before=form.boundary_before,
+        boundary_after=form.boundary_after,
+        cpu_s=costs.cpu_s if costs is not None else None,
+        gpu_s=costs.gpu_s if costs is not None else None,
+        stock_s=fused.elapsed_s if fused is not None else None,
+        predicted_s=decision.predicted_s,
+        reason=decision.reason,
+    )
+
+
+def _shown(
+    event: GpuStage, made: FormDecision, form: Form, costs: PartitionCosts | None
+) -> dict[str, Any]:
+    """What ``dagopt.explain`` tells of a stage: its decision, and what is around it."""
+    bytes_across = None
+    if costs is not None:
+        before = costs.input_bytes if made.boundary_before else 0.0
+        after = costs.output_bytes if made.boundary_after else 0.0
+        bytes_across = round((before + after) * event.num_partitions)
+    return {
+        **made.to_dict(),
+        "above": event.above,
+        "ask_again": form.ask_again,
+        "bytes_across": bytes_across,
+    }
 
 
 def _form(event: GpuStage, decision: BoundaryDecision) -> Form:

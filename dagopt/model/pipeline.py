@@ -56,6 +56,10 @@ class GpuPipeline:
     costs: PartitionCosts | None
     """None where any part of it has not been measured yet."""
 
+    sliceable: bool = True
+    """Whether it can be cut into slices, and a shuffle be put behind the GPU operator. False where
+    what follows is not known yet, as with RDDs."""
+
     def __post_init__(self) -> None:
         if self.num_partitions < 0:
             raise InputError(f"num_partitions is {self.num_partitions}, must be >= 0")

@@ -185,12 +185,16 @@ class GpuStage(Message, frozen=True, kw_only=True, tag="gpu_stage"):
     """Operators behind it in its stage, the nearest first."""
     limited: bool = False
     """Whether a limit needs only some of its rows."""
+    sliceable: bool = True
+    """Whether it can be cut into slices, and a shuffle be put behind it."""
     boundary: Literal["auto", "always", "never"] | None = None
     """The setting for this operator; None for that of the application."""
     must_split: bool = False
     """Whether another resource profile stands in front of it, with which it cannot share a stage."""
     act: bool = True
     """Whether the answer is waited for and followed."""
+    preview: bool = False
+    """Whether it is only shown to the user: nothing is recorded, and the answer has a body."""
 
 
 class TaskSums(msgspec.Struct, frozen=True, kw_only=True):
@@ -329,6 +333,8 @@ class Form(Message, frozen=True, kw_only=True, tag="form"):
     """Tasks in front of the GPU parts that may be active before one of a slice behind the first is:
     the other CPU slots are left to GPU tasks. 0 for any number."""
     reason: str = ""
+    body: dict[str, Any] | None = None
+    """In answer to a preview, what there is to show."""
 
 
 class Report(Message, frozen=True, kw_only=True, tag="report"):

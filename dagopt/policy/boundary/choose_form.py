@@ -13,7 +13,7 @@ fused one, the thresholds and the probe are ours.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from dagopt.cost.inserted_shuffle import ShuffleCost, ShuffleRates, shuffle_cost
@@ -120,11 +120,15 @@ def choose_form(
     count = pipeline.num_partitions
     if count == 0:
         return BoundaryDecision(form="fused", reason="no partitions")
+    if pipeline.costs is None and not pipeline.sliceable:
+        return _unmeasured_whole(count, slots, settings)
     if pipeline.costs is None:
         return _unmeasured(count, slots, settings)
     costs = pipeline.costs
     before = shuffle_cost("before", count, costs.input_bytes, slots, rates)
     after = shuffle_cost("after", count, costs.output_bytes, slots, rates)
+    if not pipeline.sliceable:
+        settings = replace(settings, max_slices=1)
     considered = _considered(count, costs, slots, before, after, settings)
     chosen = _chosen(considered, costs, settings)
     return BoundaryDecision(
@@ -246,6 +250,17 @@ def _unmeasured(count: int, slots: Slots, settings: BoundarySettings) -> Boundar
             form="split", reason=f"boundary is always; {few}", boundary_before=True
         )
     return BoundaryDecision(form="fused", reason=few)
+
+
+def _unmeasured_whole(count: int, slots: Slots, settings: BoundarySettings) -> BoundaryDecision:
+    """Split where that can gain at all: it is the form that shows the costs, and there is no probe."""
+    if settings.boundary == "never":
+        return BoundaryDecision(form="fused", reason="boundary is never; costs are not known")
+    if settings.boundary == "auto" and count <= slots.gpu_tasks:
+        few = f"costs are not known, and {count} partitions run on {slots.gpu_tasks} GPUs at once"
+        return BoundaryDecision(form="fused", reason=few)
+    why = "costs are not known: it runs split, which measures them"
+    return BoundaryDecision(form="split", reason=why, boundary_before=True)
 
 
 def _verdict(

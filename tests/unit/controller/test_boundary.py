@@ -177,6 +177,34 @@ def test_a_cpu_part_too_short_to_measure_is_still_one() -> None:
     assert form_of(live, asked(2)).boundary_before
 
 
+def test_a_preview_shows_what_would_be_decided_and_leaves_no_trace() -> None:
+    live = BoundaryController()
+    form_of(live, asked())
+    live.step(done(cpu_ms=800, gpu_ms=200), 13.0)
+    shown = form_of(live, asked(2, preview=True, above=["Project"])).body
+    assert live.num_decisions == len(live.decisions) == 1
+    live.step(done(2, cpu_ms=90000, gpu_ms=1), 14.0)  # belongs to nothing
+    made = form_of(live, asked(3, above=["Project"]))
+    assert shown is not None
+    assert made.body is None
+    decision = live.decisions[-1]
+    assert {**shown, "id": 3} == {
+        **decision.to_dict(),
+        "above": ["Project"],
+        "ask_again": False,
+        "bytes_across": 16 * (1000 + 100 * made.boundary_after),
+    }
+    assert made.boundary_before
+    assert decision.form == shown["form"]
+
+
+def test_a_preview_of_what_is_not_known_has_no_bytes() -> None:
+    shown = form_of(BoundaryController(), asked(preview=True)).body
+    assert shown is not None
+    assert (shown["form"], shown["ask_again"]) == ("probe", True)
+    assert (shown["bytes_across"], shown["predicted_s"], shown["stock_s"]) == (None, None, None)
+
+
 def warm(of: TaskSums, num_tasks: int, run_ms: int) -> TaskSums:
     """The same, where so many tasks started no worker and took so long together."""
     changed: TaskSums = msgspec.structs.replace(of, warm_tasks=num_tasks, warm_run_ms=run_ms)

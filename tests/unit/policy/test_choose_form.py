@@ -241,3 +241,34 @@ def test_impossible_settings_are_refused(changes: dict[str, object], message: st
     with pytest.raises(InputError) as caught:
         BoundarySettings(**changes)  # type: ignore[arg-type]
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("boundary", "num_partitions", "form"),
+    [("auto", 16, "split"), ("auto", 2, "fused"), ("always", 2, "split"), ("never", 16, "fused")],
+)
+def test_what_cannot_be_sliced_is_measured_by_running_split(
+    boundary: Boundary, num_partitions: int, form: str
+) -> None:
+    pipeline = GpuPipeline(num_partitions=num_partitions, costs=None, sliceable=False)
+    settings = BoundarySettings(boundary=boundary)
+    chosen = choose_form(pipeline, Slots(cores=8, gpus=2), ShuffleRates(), settings)
+    assert chosen.form == form
+    assert chosen.boundary_before == (form == "split")
+    assert "costs are not known" in chosen.reason
+
+
+def test_what_cannot_be_sliced_is_never_sliced() -> None:
+    costs = PartitionCosts(cpu_s=1.0, gpu_s=0.5, input_bytes=1000, output_bytes=0)
+    slots = Slots(cores=8, gpus=2)
+    forms = [
+        choose_form(
+            GpuPipeline(num_partitions=64, costs=costs, sliceable=sliceable),
+            slots,
+            ShuffleRates(),
+            BoundarySettings(),
+        )
+        for sliceable in (True, False)
+    ]
+    assert [chosen.form for chosen in forms] == ["sliced", "split"]
+    assert not forms[1].boundary_after

@@ -3,6 +3,8 @@ package org.apache.spark.scheduler.dagopt
 import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, TimeUnit, TimeoutException}
 import java.util.concurrent.atomic.AtomicLong
 
+import com.fasterxml.jackson.databind.node.ObjectNode
+
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.resource.ResourceProfile
@@ -16,6 +18,7 @@ import org.apache.spark.scheduler.TaskSchedulerImpl
  * @param limited a limit above needs only some of the rows, and Spark starts with few partitions
  * @param setting of `spark.dagopt.boundary` for this operator, if it has its own
  * @param mustSplit another profile stands in front of it, with which it cannot share a stage
+ * @param sliceable whether it can be cut into slices, and a shuffle be put behind it
  */
 private[spark] final case class GpuQuestion(
     signature: String,
@@ -25,7 +28,8 @@ private[spark] final case class GpuQuestion(
     follows: Seq[String],
     limited: Boolean,
     setting: Option[String],
-    mustSplit: Boolean)
+    mustSplit: Boolean,
+    sliceable: Boolean = true)
 
 /**
  * How a GPU operator runs.
@@ -67,6 +71,9 @@ private[dagopt] final class GpuStages(
   def isOn: Boolean = !switch.isOff
   def boundary: String = conf.boundary
 
+  /** Whether what is decided is done. */
+  def acts: Boolean = isOn && conf.mode == "on"
+
   def arrived(answer: Answer.Form): Unit = {
     val waiting = asked.remove(answer.id)
     if (waiting != null) waiting.complete(answer)
@@ -82,7 +89,8 @@ private[dagopt] final class GpuStages(
       val waiting = new CompletableFuture[Answer.Form]()
       asked.put(id, waiting)
       try {
-        val sent = planner.send(Messages.gpuStage(id, question, executors, defaultCpus, acts, conf.boundary))
+        val sent = planner.send(
+          Messages.gpuStage(id, question, executors, defaultCpus, acts, conf.boundary, preview = false))
         val answer =
           if (!sent || !acts || switch.isOff) null
           else try waiting.get(conf.plannerTimeoutMs, TimeUnit.MILLISECONDS) catch {
@@ -94,6 +102,27 @@ private[dagopt] final class GpuStages(
         if (answer == null) fused else checked(answer, question)
       } finally asked.remove(id)
     }
+  }
+
+  /** The form that it would get now, with the reason, as the planner shows it. Touches nothing. */
+  def preview(question: GpuQuestion): ObjectNode = {
+    val id = ids.incrementAndGet()
+    val waiting = new CompletableFuture[Answer.Form]()
+    awaitExecutor()
+    asked.put(id, waiting)
+    try {
+      val sent = !switch.isOff &&
+        planner.send(Messages.gpuStage(
+          id, question, executors, defaultCpus, acts = false, conf.boundary, preview = true))
+      val answer =
+        if (!sent || switch.isOff) null
+        else try waiting.get(GpuStages.PreviewWaitMs, TimeUnit.MILLISECONDS) catch { case _: TimeoutException => null }
+      if (answer == null) GpuStages.unknown(question, if (switch.isOff) s"dagopt is off: ${switch.reason}" else "the planner does not answer")
+      else answer.body match {
+        case shown: ObjectNode => shown
+        case _ => GpuStages.unknown(question, "the planner shows nothing of it")
+      }
+    } finally asked.remove(id)
   }
 
   private def checked(answer: Answer.Form, question: GpuQuestion): GpuForm = {
@@ -134,12 +163,15 @@ private[dagopt] final class GpuStages(
 private[spark] object GpuStages {
   private val MaxWaitNs = TimeUnit.SECONDS.toNanos(30)
   private val StepMs = 20L
+  /** Nothing waits for a preview but the user. */
+  private val PreviewWaitMs = 10000L
 
   /** Of the running application; null where dagopt is not loaded. */
   @volatile private[dagopt] var current: GpuStages = _
 
   def isOn: Boolean = { val stages = current; stages != null && stages.isOn }
 
+  def acts: Boolean = { val stages = current; stages != null && stages.acts }
   /** The setting of the application. */
   def boundary: String = { val stages = current; if (stages == null) "never" else stages.boundary }
 
@@ -153,6 +185,19 @@ private[spark] object GpuStages {
     if (form.maxCpuTasks > 0 && stages.cpuLimit != null) {
       stages.cpuLimit.watch(form.id, parts.before, form.maxCpuTasks)
     }
+  }
+
+  /** What `dagopt.explain` shows of a GPU stage. */
+  def preview(question: GpuQuestion): ObjectNode = {
+    val stages = current
+    if (stages == null) unknown(question, "dagopt is off") else stages.preview(question)
+  }
+
+  /** ... where nothing is known but that it runs as Spark plans it. */
+  def unknown(question: GpuQuestion, why: String): ObjectNode = {
+    val shown = Wire.mapper.createObjectNode().put("name", question.name).put("form", "fused")
+    question.follows.foldLeft(shown.putArray("above"))(_.add(_))
+    shown.put("reason", s"as Spark plans it: $why")
   }
 
   def awaitMeasured(id: Long): Unit = guarded("measuring a GPU stage", ())(_.awaitMeasured(id))

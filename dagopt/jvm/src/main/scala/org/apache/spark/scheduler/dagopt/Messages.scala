@@ -111,6 +111,7 @@ private[dagopt] object Messages {
   /**
    * @param acts whether the answer is waited for and followed
    * @param boundary the setting of the application
+   * @param preview whether it is only shown to the user
    */
   def gpuStage(
       id: Long,
@@ -118,7 +119,8 @@ private[dagopt] object Messages {
       executors: ExecutorTable,
       defaultCpus: Double,
       acts: Boolean,
-      boundary: String): Array[Byte] =
+      boundary: String,
+      preview: Boolean): Array[Byte] =
     Wire.line("gpu_stage", 1024) { json =>
       val requests = asked.profile.taskResources
       val cpus = GpuStages.cpusOf(asked.profile, defaultCpus)
@@ -135,9 +137,11 @@ private[dagopt] object Messages {
       json.writeNumberField("num_hosts", executors.numHosts)
       Wire.strings(json, "above", asked.follows)
       json.writeBooleanField("limited", asked.limited)
+      json.writeBooleanField("sliceable", asked.sliceable)
       json.writeStringField("boundary", asked.setting.getOrElse(boundary))
       json.writeBooleanField("must_split", asked.mustSplit)
       json.writeBooleanField("act", acts)
+      json.writeBooleanField("preview", preview)
     }
 
   def sliceDone(id: Long, slice: Int, parts: GpuParts, cpu: TaskSums, gpu: TaskSums): Array[Byte] =

@@ -26,9 +26,13 @@ private[dagopt] object Answer {
       extends Answer
   final case class Release(key: SetKey, reason: String) extends Answer
   final case class Report(id: Long, body: JsonNode) extends Answer
-  /** @param slices partitions of each slice, in their order */
+  /**
+   * @param slices partitions of each slice, in their order
+   * @param body in answer to a preview, what there is to show; else null
+   */
   final case class Form(
-      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int)
+      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int,
+      body: JsonNode)
       extends Answer
 }
 
@@ -124,7 +128,7 @@ private[dagopt] object Wire {
       case "release" => Answer.Release(fields.key, fields.textOr("reason", ""))
       case "report" => Answer.Report(fields.whole("id"), fields.body)
       case "form" => Answer.Form(fields.whole("id"), fields.sizes, fields.flag("boundary_before"),
-        fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("max_cpu_tasks", 0))
+        fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("max_cpu_tasks", 0), fields.body)
       case other => throw new Nonsense(s"message type '$other'")
     }
   }

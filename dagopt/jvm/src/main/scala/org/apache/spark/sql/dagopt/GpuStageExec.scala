@@ -3,6 +3,7 @@ package org.apache.spark.sql.dagopt
 import scala.collection.mutable
 
 import org.apache.spark.rdd.{RDD, UnionRDD}
+import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuStages}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
@@ -32,6 +33,8 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   @transient private lazy val runner = fresh()
   @transient private var used = false
   @transient private lazy val shuffles = new IdentityShuffle.Metrics(sparkContext)
+
+  def profile: Option[ResourceProfile] = GpuOperators.profile(gpu)
 
   override def output: Seq[Attribute] = gpu.output
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -65,17 +68,14 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   /** What `dagopt learn` finds the costs of a part by. */
   private def named(part: String): String = s"GPU stage $signature, $part part"
 
-  @transient private lazy val signature = GpuStages.number(treeString)
+  @transient private lazy val signature = GpuStages.number(PlanText.of(this))
 
   override protected def doExecute(): RDD[InternalRow] = {
     val rows = child.execute()
-    val profile = GpuOperators.profile(gpu)
     val count = rows.getNumPartitions
     if (profile.isEmpty || !GpuStages.isOn || !IdentityShuffle.isPossible || !SliceRDD.isPossible) computed(rows)
     else {
-      val question = GpuQuestion(
-        signature, gpu.nodeName, count, profile.get, above.operators, above.limited, above.setting,
-        Profiles.conflict(rows, profile.get))
+      val question = this.question(count, Profiles.conflict(rows, profile.get))
       var form = GpuStages.formOf(question)
       var from = 0
       val measured = mutable.Buffer.empty[RDD[InternalRow]]
@@ -92,6 +92,15 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
       union(measured.toSeq ++ run(rows, from, form))
     }
   }
+
+  /**
+   * About that many of its partitions.
+   *
+   * @param mustSplit whether another profile stands in front of it in the same stage
+   */
+  def question(numPartitions: Int, mustSplit: Boolean): GpuQuestion = GpuQuestion(
+    signature, gpu.nodeName, numPartitions, profile.get, above.operators, above.limited,
+    above.setting, mustSplit)
 
   /** The partitions from `from` on in a form, which is one for all of them. */
   private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): Seq[RDD[InternalRow]] = {
