@@ -2,8 +2,6 @@ package org.apache.spark.scheduler.dagopt
 
 import java.util.{LinkedHashMap, Map => JMap}
 
-import scala.collection.mutable
-
 import org.apache.spark.scheduler.{ShuffleMapStage, TaskSchedulerImpl, TaskSetManager}
 
 /**
@@ -39,12 +37,8 @@ private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
     if (stages == null) false
     else {
       val isFirst = !stages.began
-      val waiting = new mutable.ArrayDeque[Int]
-      if (!isFirst) {
-        PendingLists.take(manager.pendingTasks)
-        waiting ++= (0 until manager.numTasks)
-      }
-      stages.sets += new Limited(manager, waiting)
+      if (!isFirst) PendingLists.take(manager.pendingTasks)
+      stages.sets :+= new Limited(manager, if (isFirst) Array.empty else Array.range(0, manager.numTasks))
       stages.began = true
       stages.refill()
       !isFirst
@@ -78,26 +72,27 @@ private[dagopt] object CpuLimit {
   private val Most = 1000
 
   /** A task set, and its tasks that are not pending yet. */
-  private final class Limited(val manager: TaskSetManager, val waiting: mutable.ArrayDeque[Int]) {
-    def active: Int = manager.numTasks - manager.tasksSuccessful - waiting.size
+  private final class Limited(val manager: TaskSetManager, var waiting: Array[Int]) {
+    def active: Int = manager.numTasks - manager.tasksSuccessful - waiting.length
   }
 
   /** The CPU stages of one form, in the order in which Spark submitted them. */
   private final class Stages(var maxTasks: Int) {
-    val sets = new mutable.ArrayBuffer[Limited]
+    var sets: Vector[Limited] = Vector.empty
     /** Its first CPU stage was submitted, of which any number of tasks may run. */
     var began = false
 
     def refill(): Boolean = {
-      sets.filterInPlace(set => !set.manager.isZombie)
+      sets = sets.filterNot(_.manager.isZombie)
       var room = maxTasks - sets.map(_.active).sum
       var any = false
       sets.foreach { set =>
-        val count = math.min(room, set.waiting.size)
-        if (count > 0) {
-          PendingLists.add(set.manager, Array.fill(count)(set.waiting.removeHead()))
+        val next = set.waiting.take(room)
+        if (next.nonEmpty) {
+          set.waiting = set.waiting.drop(next.length)
+          PendingLists.add(set.manager, next)
           PendingLists.resetLocality(set.manager)
-          room -= count
+          room -= next.length
           any = true
         }
       }
