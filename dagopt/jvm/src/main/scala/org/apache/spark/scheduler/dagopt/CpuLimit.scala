@@ -1,7 +1,5 @@
 package org.apache.spark.scheduler.dagopt
 
-import java.util.{LinkedHashMap, Map => JMap}
-
 import org.apache.spark.scheduler.{ShuffleMapStage, TaskSchedulerImpl, TaskSetManager}
 
 /**
@@ -14,17 +12,15 @@ import org.apache.spark.scheduler.{ShuffleMapStage, TaskSchedulerImpl, TaskSetMa
  * long as `refill` is called: at the end of every task and, since the listener bus may lose events,
  * by the [[Watchdog]].
  *
- * '''Threads.''' Everything under the task scheduler's lock, which each method takes.
+ * '''Threads.''' Everything under the task scheduler's lock, which each method takes where it has to.
  */
 private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
   import CpuLimit._
 
-  private val byShuffle = new LinkedHashMap[Int, Stages] {
-    override def removeEldestEntry(eldest: JMap.Entry[Int, Stages]): Boolean = size > Most
-  }
-  private val byForm = new LinkedHashMap[Long, Stages] {
-    override def removeEldestEntry(eldest: JMap.Entry[Long, Stages]): Boolean = size > Most
-  }
+  private val byShuffle = new Bounded[Int, Stages](Most)
+  private val byForm = new Bounded[Long, Stages](Most)
+  /** Whether a task set is followed. Read without the lock: most applications never have one. */
+  @volatile private var follows = false
 
   /** The stage that writes `shuffle` is the CPU stage of a slice. */
   def watch(form: Long, shuffle: Int, maxTasks: Int): Unit = scheduler.synchronized {
@@ -40,6 +36,7 @@ private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
       if (!isFirst) PendingLists.take(manager.pendingTasks)
       stages.sets :+= new Limited(manager, if (isFirst) Array.empty else Array.range(0, manager.numTasks))
       stages.began = true
+      follows = true
       stages.refill()
       !isFirst
     }
@@ -52,9 +49,13 @@ private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
     }
 
   /** Lets as many tasks go as there is room for. */
-  def refill(): Unit = revive(scheduler.synchronized {
-    var any = false
-    byForm.values.forEach(stages => any |= stages.refill())
+  def refill(): Unit = if (follows) revive(scheduler.synchronized {
+    var any, left = false
+    byForm.values.forEach { stages =>
+      any |= stages.refill()
+      left |= stages.sets.nonEmpty
+    }
+    follows = left
     any
   })
 

@@ -1,6 +1,6 @@
 package org.apache.spark.scheduler.dagopt
 
-import java.util.{LinkedHashMap, Map => JMap}
+import java.util.{Map => JMap}
 import java.util.concurrent.{ConcurrentHashMap, CountDownLatch, TimeUnit}
 
 import org.apache.spark.executor.TaskMetrics
@@ -82,10 +82,10 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Dou
 
   private final case class Watched(cpus: Double, sums: Seq[(Slice, TaskSums)])
 
-  private val byShuffle = GpuMeter.bounded[Int, Slice]
-  private val byRdd = GpuMeter.bounded[Int, Slice]
-  private val byBehind = GpuMeter.bounded[Int, Slice]
-  private val byStage = GpuMeter.bounded[Int, Watched]
+  private val byShuffle = new Bounded[Int, Slice](GpuMeter.Most)
+  private val byRdd = new Bounded[Int, Slice](GpuMeter.Most)
+  private val byBehind = new Bounded[Int, Slice](GpuMeter.Most)
+  private val byStage = new Bounded[Int, Watched](GpuMeter.Most)
   private val told = new ConcurrentHashMap[Long, CountDownLatch]()
 
   def watch(id: Long, slice: Int, parts: GpuParts): Unit = synchronized {
@@ -143,8 +143,4 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Dou
 
 private[dagopt] object GpuMeter {
   private val Most = 10000
-
-  private def bounded[K, V]: LinkedHashMap[K, V] = new LinkedHashMap[K, V] {
-    override def removeEldestEntry(eldest: JMap.Entry[K, V]): Boolean = size > Most
-  }
 }

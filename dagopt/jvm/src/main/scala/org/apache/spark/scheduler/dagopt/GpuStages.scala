@@ -85,43 +85,42 @@ private[dagopt] final class GpuStages(
     if (!isOn || question.numPartitions == 0) fused
     else {
       awaitExecutor()
-      val acts = conf.mode == "on"
-      val waiting = new CompletableFuture[Answer.Form]()
-      asked.put(id, waiting)
-      try {
-        val sent = planner.send(
-          Messages.gpuStage(id, question, executors, defaultCpus, acts, conf.boundary, preview = false))
-        val answer =
-          if (!sent || !acts || switch.isOff) null
-          else try waiting.get(conf.plannerTimeoutMs, TimeUnit.MILLISECONDS) catch {
-            case _: TimeoutException =>
-              counters.fallbacks.incrementAndGet()
-              logInfo(s"dagopt leaves ${question.name} as Spark planned it: no answer within ${conf.plannerTimeoutMs} ms")
-              null
-          }
-        if (answer == null) fused else checked(answer, question)
-      } finally asked.remove(id)
+      val answer =
+        try ask(id, question, preview = false, if (acts) conf.plannerTimeoutMs else 0) catch {
+          case _: TimeoutException =>
+            counters.fallbacks.incrementAndGet()
+            logInfo(s"dagopt leaves ${question.name} as Spark planned it: no answer within ${conf.plannerTimeoutMs} ms")
+            null
+        }
+      if (answer == null) fused else checked(answer, question)
     }
   }
 
   /** The form that it would get now, with the reason, as the planner shows it. Touches nothing. */
   def preview(question: GpuQuestion): ObjectNode = {
-    val id = ids.incrementAndGet()
-    val waiting = new CompletableFuture[Answer.Form]()
     awaitExecutor()
+    val answer =
+      try ask(ids.incrementAndGet(), question, preview = true, GpuStages.PreviewWaitMs) catch { case _: TimeoutException => null }
+    if (answer == null) GpuStages.unknown(question, if (switch.isOff) s"dagopt is off: ${switch.reason}" else "the planner does not answer")
+    else answer.body match {
+      case shown: ObjectNode => shown
+      case _ => GpuStages.unknown(question, "the planner shows nothing of it")
+    }
+  }
+
+  /**
+   * The planner's answer; null if nobody waits for it, or if dagopt is off.
+   *
+   * @param waitMs 0 for not at all
+   */
+  private def ask(id: Long, question: GpuQuestion, preview: Boolean, waitMs: Long): Answer.Form = {
+    val waiting = new CompletableFuture[Answer.Form]()
     asked.put(id, waiting)
     try {
+      val acts = !preview && conf.mode == "on"
       val sent = !switch.isOff &&
-        planner.send(Messages.gpuStage(
-          id, question, executors, defaultCpus, acts = false, conf.boundary, preview = true))
-      val answer =
-        if (!sent || switch.isOff) null
-        else try waiting.get(GpuStages.PreviewWaitMs, TimeUnit.MILLISECONDS) catch { case _: TimeoutException => null }
-      if (answer == null) GpuStages.unknown(question, if (switch.isOff) s"dagopt is off: ${switch.reason}" else "the planner does not answer")
-      else answer.body match {
-        case shown: ObjectNode => shown
-        case _ => GpuStages.unknown(question, "the planner shows nothing of it")
-      }
+        planner.send(Messages.gpuStage(id, question, executors, defaultCpus, acts, conf.boundary, preview))
+      if (!sent || waitMs == 0 || switch.isOff) null else waiting.get(waitMs, TimeUnit.MILLISECONDS)
     } finally asked.remove(id)
   }
 
