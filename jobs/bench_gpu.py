@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -22,38 +21,25 @@ from rich.console import Console
 
 from jobs.gpu_bench.cases import CASES
 from jobs.gpu_bench.measure import Measurement
-from jobs.gpu_bench.modes import DAGOPT, FIRST, MODES, REPOSITORY, ModeError
+from jobs.gpu_bench.modes import DAGOPT, FIRST, MODES
 from jobs.gpu_bench.report import measurement_table, verdict_table, verdicts
 from jobs.gpu_bench.runner import Plan, num_steps, run_cases
+from jobs.overlap.modes import REPOSITORY, ModeError
+from jobs.overlap.options import names
 from jobs.overlap.steps import Steps
-
-Callback = Callable[[click.Context, click.Parameter, str], tuple[str, ...]]
-
-
-def _names(*allowed: str) -> Callback:
-    """Reads a list of some of these names with commas between them."""
-
-    def parse(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
-        names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-        for name in names:
-            if name not in allowed:
-                raise click.BadParameter(f"{name!r} is not one of {', '.join(allowed)}")
-        return names
-
-    return parse
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
 @click.option(
     "--cases",
-    callback=_names(*CASES),
+    callback=names(*CASES, with_spaces=True),
     envvar="CASES",
     default=",".join(CASES),
     help="Cases to run.",
 )
 @click.option(
     "--modes",
-    callback=_names(*MODES),
+    callback=names(*MODES),
     envvar="MODES",
     default=",".join(MODES),
     help="Modes to compare.",

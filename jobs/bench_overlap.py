@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -21,26 +20,11 @@ from jobs.emulated_network import ClusterError, check_machine  # noqa: E402
 from jobs.overlap.cases import CASES, DEFAULT_CASES, Case  # noqa: E402
 from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
+from jobs.overlap.options import names  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
 from jobs.overlap.runner import Plan, RunError, clusters_for, num_steps, run_cases  # noqa: E402
 from jobs.overlap.steps import Steps  # noqa: E402
 from jobs.overlap.tpch import TPCH, run_tpch, tpch_steps, tpch_table  # noqa: E402
-
-Callback = Callable[[click.Context, click.Parameter, str], tuple[str, ...]]
-
-
-def _names(*allowed: str) -> Callback:
-    """Reads a list of some of these names, with commas or spaces between them."""
-
-    def parse(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
-        names = tuple(dict.fromkeys(text.replace(",", " ").split()))
-        for name in names:
-            if name not in allowed:
-                raise click.BadParameter(f"{name!r} is not one of {', '.join(allowed)}")
-        return names
-
-    return parse
-
 
 _EPILOG = """
 \b
@@ -53,14 +37,14 @@ examples:
 @click.command(help=__doc__, epilog=_EPILOG, context_settings={"show_default": True})
 @click.option(
     "--cases",
-    callback=_names(*CASES, TPCH),
+    callback=names(*CASES, TPCH),
     envvar="CASES",
     default=",".join(DEFAULT_CASES),
     help=f"What to run, of these, real-cpu and {TPCH}.",
 )
 @click.option(
     "--modes",
-    callback=_names(*MODES),
+    callback=names(*MODES),
     envvar="MODES",
     default=",".join(MODES),
     help="Modes to compare.",

@@ -7,23 +7,17 @@ What it shows is equal rows, the form of the GPU stage and why, and for how long
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow.dataset
-import pyspark
 from rich.console import Console
 
-from dagopt.errors import DagoptError
-from dagopt.spark.launch import launch_conf
-from jobs.demo import RUN_LIMIT_S, RunError, read_decisions, times_table, verdict
-from jobs.gpu_bench.modes import write_discovery_script
+from jobs.demo import RunError, plugin_conf, read_decisions, submit, times_table, verdict
+from jobs.gpu_bench.modes import fake_gpus
 
 JOB = Path(__file__).resolve().parent / "gpu_inference.py"
 DEMO_DIR = JOB.parent.parent / "build" / "demo-gpu"
@@ -36,70 +30,21 @@ def job_conf(mode: str, run_dir: Path) -> dict[str, str]:
     Raises:
         RunError: dagopt does not work with the installed Spark.
     """
-    script = str(write_discovery_script(run_dir))
-    conf = {
-        "spark.master": MASTER,
-        "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.local.dir": str(run_dir / "scratch"),
-    }
-    for who in ("worker", "executor"):
-        conf[f"spark.{who}.resource.gpu.amount"] = "1"
-        conf[f"spark.{who}.resource.gpu.discoveryScript"] = script
+    conf = {"spark.master": MASTER, **fake_gpus(run_dir)}
     if mode == "off":
         return conf
     options = {"decision_log": str(run_dir / "decisions.jsonl")}
-    try:
-        launch = launch_conf(
-            pyspark.__version__, cores=2, master=MASTER, options=options, base=conf
-        )
-    except DagoptError as error:
-        raise RunError(str(error)) from error
-    if not launch.conf:
-        raise RunError("; ".join(launch.notes))
-    return {**conf, **launch.conf}
+    return {**conf, **plugin_conf(options, cores=2, master=MASTER, base=conf)}
 
 
 def run_job(mode: str, num_images: int) -> float:
-    """Run the job once by spark-submit; returns its own elapsed seconds, without Spark's start.
-
-    Raises:
-        RunError: it failed or took longer than ``RUN_LIMIT_S``.
-    """
+    """Run the job once, as :func:`jobs.demo.submit` does."""
     run_dir = DEMO_DIR / mode
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
-    home = Path(pyspark.__file__).parent
-    command = [str(home / "bin" / "spark-submit")]
-    for key, value in job_conf(mode, run_dir).items():
-        command += ["--conf", f"{key}={value}"]
-    command += [str(JOB), "--prepare", "--images", str(num_images)]
-    command += ["--input", str(DEMO_DIR / f"images-{num_images}")]
-    command += ["--output", str(run_dir / "scores"), "--json", str(run_dir / "summary.json")]
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    log = run_dir / "spark.log"
-    with log.open("wb") as stream:
-        try:
-            status = subprocess.run(
-                command,
-                check=False,
-                env=environment,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                timeout=RUN_LIMIT_S,
-            ).returncode
-        except subprocess.TimeoutExpired as error:
-            raise RunError(f"the job took longer than {RUN_LIMIT_S:.0f} s: {log}") from error
-    if status:
-        raise RunError(f"the job failed with exit code {status}: {log}")
-    shutil.rmtree(run_dir / "scratch", ignore_errors=True)
-    return float(json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))["elapsed_s"])
+    arguments = ["--images", str(num_images), "--input", str(DEMO_DIR / f"images-{num_images}")]
+    arguments += ["--output", str(run_dir / "scores")]
+    return submit(JOB, run_dir, job_conf(mode, run_dir), arguments)
 
 
 def num_equal_rows() -> int:

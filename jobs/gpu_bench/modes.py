@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from jobs.overlap.modes import REPOSITORY, ModeError
+
 FUSED = "fused"
 HAND = "hand"
 DAGOPT = "dagopt"
@@ -25,20 +27,21 @@ DECISIONS = "decisions.jsonl"
 QUICK_START = "-XX:TieredStopAtLevel=1"
 """Many JVMs start at a time on few cores: that they start quickly matters, not the best code."""
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 
+def fake_gpus(directory: Path, num_gpus: int = 1) -> dict[str, str]:
+    """Spark properties by which each worker and executor has GPUs that are not there.
 
-class ModeError(Exception):
-    """A mode cannot run here; the message says why."""
-
-
-def write_discovery_script(directory: Path) -> Path:
-    """A script that tells Spark of one GPU, which is not there."""
-    script = directory / "discover_fake_gpu.sh"
-    found = json.dumps({"name": "gpu", "addresses": ["0"]})
+    A discovery script in ``directory`` tells Spark of them.
+    """
+    script = directory / "discover_fake_gpus.sh"
+    found = json.dumps({"name": "gpu", "addresses": [str(index) for index in range(num_gpus)]})
     script.write_text(f"#!/bin/sh\necho '{found}'\n", encoding="utf-8")
     script.chmod(0o755)
-    return script
+    properties = {}
+    for who in ("worker", "executor"):
+        properties[f"spark.{who}.resource.gpu.amount"] = str(num_gpus)
+        properties[f"spark.{who}.resource.gpu.discoveryScript"] = str(script)
+    return properties
 
 
 def spark_properties(
@@ -49,7 +52,6 @@ def spark_properties(
     Raises:
         ModeError: the mode is ``dagopt``, which does not work with the installed Spark.
     """
-    script = str(write_discovery_script(work_dir))
     # Applications that start in the same second have the same id.
     event_log_dir = work_dir / f"events-{mode}"
     event_log_dir.mkdir()
@@ -73,10 +75,8 @@ def spark_properties(
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": event_log_dir.as_uri(),
+        **fake_gpus(work_dir),
     }
-    for who in ("worker", "executor"):
-        properties[f"spark.{who}.resource.gpu.amount"] = "1"
-        properties[f"spark.{who}.resource.gpu.discoveryScript"] = script
     if batch_rows is not None:
         properties["spark.sql.execution.arrow.maxRecordsPerBatch"] = str(batch_rows)
     if mode == DAGOPT:

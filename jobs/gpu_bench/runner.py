@@ -6,10 +6,8 @@ warm-up first. A case begins with a run in the mode ``dagopt``, which knows noth
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,9 +19,9 @@ from typing import Any
 
 from jobs.gpu_bench.cases import REAL_CORES, REAL_EDGE, WARM_UP, Case, images_dir, rows_of
 from jobs.gpu_bench.measure import Measurement, form_of, gpu_allocated_s, predicted_s
-from jobs.gpu_bench.modes import DAGOPT, DECISIONS, FIRST, FORMS, RAY, REPOSITORY, spark_properties
+from jobs.gpu_bench.modes import DAGOPT, DECISIONS, FIRST, FORMS, RAY, spark_properties
 from jobs.gpu_bench.work import Load, busy_s
-from jobs.overlap.runner import Application, RunError
+from jobs.overlap.runner import Application, RunError, start_process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,22 +251,11 @@ def start_application(
     log = files_dir(cases, plan) / f"{mode}.log"
     own = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     own |= {
-        "PYTHONPATH": str(REPOSITORY),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps(request)],
-            cwd=REPOSITORY,
-            env=own,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            start_new_session=True,
-        )
+    process = start_process(module, request, own, log)
     return Application(
         mode=mode, process=process, log=log, event_log_dir=work_dir / f"events-{mode}"
     )

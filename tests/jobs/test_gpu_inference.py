@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from jobs.gpu_inference import CROP_PIXELS, PHOTOGRAPHS, network_weights, prepare
-from tests.conftest import ROOT, run_spark, spark_submit
+from tests.conftest import ROOT, run_spark
 from tests.jobs.conftest import JobRunner
-from tests.spark.gpu_cluster import gpu_conf
+from tests.spark.gpu_cluster import gpu_conf, needs_profiles_in_sql
 
 EDGE = 8
 NUM_IMAGES = 24
@@ -108,10 +108,7 @@ def test_the_same_images_are_made_once(images: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(
-    next((spark_submit().parents[1] / "jars").glob("spark-core_*-3.5*.jar"), None) is not None,
-    reason="operators take no profile before Spark 4.0",
-)
+@needs_profiles_in_sql
 def test_scores_are_those_of_the_slow_computation_in_both_forms(
     spark_jar: Path, images: Path, tmp_path: Path
 ) -> None:

@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import RunSparkScript, spark_submit
-from tests.spark.gpu_cluster import gpu_conf
+from tests.conftest import RunSparkScript
+from tests.spark.gpu_cluster import gpu_conf, needs_profiles_in_sql
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(
-        next((spark_submit().parents[1] / "jars").glob("spark-core_*-3.5*.jar"), None) is not None,
-        reason="operators take no profile before Spark 4.0",
-    ),
-]
+pytestmark = [pytest.mark.spark, needs_profiles_in_sql]
 
 SCRIPT = """
 import json, time

@@ -12,16 +12,10 @@ from dagopt.app.learn import learn
 from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.events.profile_file import read_profile
 from dagopt.model.stage_profile import is_gpu_part
-from tests.conftest import ROOT, RunSparkScript, run_spark, spark_submit
-from tests.spark.gpu_cluster import gpu_conf
+from tests.conftest import ROOT, RunSparkScript, run_spark
+from tests.spark.gpu_cluster import gpu_conf, needs_profiles_in_sql
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(
-        next((spark_submit().parents[1] / "jars").glob("spark-core_*-3.5*.jar"), None) is not None,
-        reason="operators take no profile before Spark 4.0",
-    ),
-]
+pytestmark = [pytest.mark.spark, needs_profiles_in_sql]
 
 SCENARIOS = (
     "plain", "no_cpu_part", "empty_partitions", "no_rows", "nested", "followed", "union", "aggregate",
