@@ -3,6 +3,7 @@
 * DagoptError
   - InputError            what the caller handed in is wrong: fix the input
     . ConfError             a configuration value, with its key and what is allowed
+      UnknownKeyError       a key or an option that dagopt does not have
     . EventParseError       a line of an event log, with its place
   - InfeasibleError       the input is fine, but no decision satisfies it
   - UnsupportedError      this Spark cannot run dagopt; the application runs without it
@@ -42,6 +43,17 @@ class ConfError(InputError):
 
     def __str__(self) -> str:
         return f"{self.key} is '{self.value}': allowed is {self.allowed}"
+
+
+class UnknownKeyError(ConfError):
+    """dagopt has no key, or no option, of this name.
+
+    ``spark.dagopt.mod is 'on': dagopt has no such key; did you mean spark.dagopt.mode?`` The plugin
+    in the JVM logs the same words, and takes no options.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.key} is '{self.value}': dagopt has no such key; {self.allowed}"
 
 
 class EventParseError(InputError):

@@ -2,9 +2,6 @@
 
 Needs root and iproute2: hosts are network namespaces, and links are shaped with tc. Everything
 that is made is removed again. Writes overlap.json and an event log of every run.
-
-    sudo .venv/bin/python jobs/bench_overlap.py
-    sudo CASES=mixed,two-sources REPETITIONS=5 .venv/bin/python jobs/bench_overlap.py
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))  # started by path, so only its own folder is on the path
@@ -27,6 +23,7 @@ from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
 from jobs.overlap.runner import Plan, RunError, clusters_for, num_steps, run_cases  # noqa: E402
+from jobs.overlap.steps import Steps  # noqa: E402
 from jobs.overlap.tpch import TPCH, run_tpch, tpch_steps, tpch_table  # noqa: E402
 
 Callback = Callable[[click.Context, click.Parameter, str], tuple[str, ...]]
@@ -45,7 +42,15 @@ def _names(*allowed: str) -> Callback:
     return parse
 
 
-@click.command(help=__doc__, context_settings={"show_default": True})
+_EPILOG = """
+\b
+examples:
+  sudo .venv/bin/python jobs/bench_overlap.py
+  sudo CASES=mixed,two-sources REPETITIONS=5 .venv/bin/python jobs/bench_overlap.py
+"""
+
+
+@click.command(help=__doc__, epilog=_EPILOG, context_settings={"show_default": True})
 @click.option(
     "--cases",
     callback=_names(*CASES, TPCH),
@@ -151,7 +156,7 @@ def main(
         console.print(f"Wrote {out / 'overlap.json'}")
     if TPCH in cases:
         try:
-            with _Steps(tpch_steps(plan)) as step:
+            with Steps(tpch_steps(plan)) as step:
                 queries = run_tpch(plan, tpch_scale, step, failures)
         except (ClusterError, RunError) as error:
             failures.append(f"tpch: {error}")
@@ -163,31 +168,10 @@ def main(
     sys.exit(1 if failures else 0)
 
 
-class _Steps:
-    """A progress bar that is told what begins."""
-
-    def __init__(self, num_steps: int) -> None:
-        self._bar = Progress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-        )
-        self._task = self._bar.add_task("starting", total=num_steps, completed=-1)
-
-    def __enter__(self) -> Callable[[str], None]:
-        self._bar.start()
-        return lambda text: self._bar.update(self._task, advance=1, description=text)
-
-    def __exit__(self, *exc: object) -> None:
-        self._bar.update(self._task, advance=1, description="done")
-        self._bar.stop()
-
-
 def _run_cases(cases: list[Case], plan: Plan, failures: list[str]) -> list[Measurement]:
     """Run every case; what fails is told at the end, and the others go on."""
     measurements: list[Measurement] = []
-    with _Steps(num_steps(cases, plan)) as step:
+    with Steps(num_steps(cases, plan)) as step:
         for own in clusters_for(cases):
             measurements += run_cases(own, plan, step, failures)
             rows = json.dumps([row.row() for row in measurements], indent=1)

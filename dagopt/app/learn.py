@@ -163,9 +163,9 @@ def _run_profiles(trace: ApplicationTrace) -> tuple[StageProfile, ...]:
         if profile is None:
             continue
         observed.setdefault(profile.signature, []).append(profile)
-        if stage.gpu_part:
-            part = dataclasses.replace(profile, signature=stage.gpu_part)
-            observed.setdefault(part.signature, []).append(part)
+        for name in stage.gpu_parts:
+            part = dataclasses.replace(profile, signature=name)
+            observed.setdefault(name, []).append(part)
     return tuple(merge_profiles(same, older_weight=1.0) for same in observed.values())
 
 

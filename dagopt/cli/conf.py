@@ -11,6 +11,7 @@ import click
 
 from dagopt.cli.options import launch_options, parse_options
 from dagopt.errors import UnsupportedError
+from dagopt.spark.conf import check_driver_files
 from dagopt.spark.home import find_spark
 from dagopt.spark.launch import launch_conf
 from dagopt.spark.properties import format_properties
@@ -56,6 +57,8 @@ def conf(
 ) -> None:
     """Print the settings that switch dagopt on.
 
+    With --deploy-mode client, the files that they name must be on this machine.
+
     They stand alone: where the application sets spark.plugins or spark.jars itself, join the two
     values with a comma, or use dagopt submit, which does it.
     """
@@ -69,6 +72,8 @@ def conf(
     )
     if not launch.conf:
         raise UnsupportedError(" ".join(launch.notes))
+    if deploy_mode == "client":
+        check_driver_files(launch.conf)
     for note in launch.notes:
         click.echo(f"dagopt: {note}", err=True)
     if as_json:

@@ -35,6 +35,11 @@ AFTER_FRACTION = 0.02
 """Share of the predicted time that a shuffle behind the GPU part may take, where CPU operators
 follow whose time is not known."""
 
+_WARM_FRACTION = 0.5
+"""Of the measured time of a CPU part whose tasks all started a Python worker, what may be left of
+it once workers are there. If the choice against the fused form hangs on it, one more slice is
+measured."""
+
 FIRST_SLICE = "the first slice"
 """What the JVM names among the operators that follow the rest of a stage that was probed."""
 
@@ -144,7 +149,7 @@ class BoundaryController:
             settings = replace(settings, boundary="always")
         elif event.boundary is not None:
             settings = replace(settings, boundary=event.boundary)
-        decision = choose_form(pipeline, slots, self.rates, settings)
+        decision = self._chosen(event, pipeline, slots, settings)
         decision = self._without_leak(decision, event, pipeline, slots, settings)
         if event.must_split:
             decision = replace(
@@ -166,6 +171,25 @@ class BoundaryController:
         self.num_decisions += 1
         self.decisions.append(made)
         return form
+
+    def _chosen(
+        self, event: GpuStage, pipeline: GpuPipeline, slots: Slots, settings: BoundarySettings
+    ) -> BoundaryDecision:
+        """The form, or another slice to measure where the first was too cold to tell."""
+        decision = choose_form(pipeline, slots, self.rates, settings)
+        costs = pipeline.costs
+        is_first = event.above.count(FIRST_SLICE) == 1
+        if costs is None or not is_first or not self.costs.is_cold(event.signature):
+            return decision
+        warm = replace(pipeline, costs=replace(costs, cpu_s=costs.cpu_s * _WARM_FRACTION))
+        when_warm = choose_form(warm, slots, self.rates, settings)
+        if (when_warm.form == "fused") == (decision.form == "fused"):
+            return decision
+        again = choose_form(replace(pipeline, costs=None), slots, self.rates, settings)
+        if again.form != "probe":
+            return decision
+        why = f"the first slice loaded what workers need; {again.num_probe_partitions} partitions more"
+        return replace(again, reason=f"{why} are measured; {decision.reason}")
 
     def _fused(self, event: GpuStage, now_s: float, reason: str) -> Form:
         return self._answer(event, now_s, BoundaryDecision(form="fused", reason=reason), None)
@@ -293,5 +317,6 @@ def _form(event: GpuStage, decision: BoundaryDecision) -> Form:
         boundary_before=decision.boundary_before,
         boundary_after=decision.boundary_after,
         ask_again=decision.form == "probe",
+        max_cpu_tasks=decision.max_cpu_tasks,
         reason=decision.reason,
     )

@@ -41,6 +41,11 @@ class GpuCosts:
         seen = self._seen.get(signature)
         return seen.costs if seen is not None else self._from_profile(signature)
 
+    def is_cold(self, signature: str) -> bool:
+        """Whether it is known only from tasks that started a Python worker."""
+        seen = self._seen.get(signature)
+        return seen is not None and seen.is_cold
+
     def saw_slice(self, signature: str, event: SliceDone) -> None:
         """Learn from a slice behind a shuffle, whose GPU stage held no CPU operator."""
         cpu, gpu = event.cpu, event.gpu

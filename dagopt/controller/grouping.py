@@ -32,6 +32,7 @@ from dagopt.model.wire import (
     Fetch,
     FromJvm,
     FromPlanner,
+    HoldFrom,
     Plan,
     Release,
     TaskEnded,
@@ -124,7 +125,7 @@ class GroupingController:
         )
         self.tasks.add_executor(executor, now_s)
         self._recalculate()
-        out: list[FromPlanner] = []
+        out: list[FromPlanner] = [self._hold_from()]
         for stage in self.stages.values():
             out += self._fill(stage, executor, now_s)
         return out
@@ -132,12 +133,15 @@ class GroupingController:
     def _executor_removed(self, event: ExecutorRemoved, now_s: float) -> list[FromPlanner]:
         if self.tasks.remove_executor(event.executor, now_s) is None:
             return []
-        out: list[FromPlanner] = []
+        out: list[FromPlanner] = [self._hold_from()]
         for stage in self.stages.values():
             stage.fetching.pop(event.executor, None)
             if stage.in_flight.pop(event.executor, 0) > 0 and stage.is_held:
                 out += self._release(stage, now_s, f"executor {event.executor} was lost")
         return out
+
+    def _hold_from(self) -> HoldFrom:
+        return HoldFrom(num_tasks=self.settings.grouping.hold_from(self.tasks.total_cores))
 
     # Task sets
 

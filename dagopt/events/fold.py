@@ -235,7 +235,7 @@ class TraceFold:
             attempt=key[1],
             name=info.name or "",
             scopes=tuple(_scope_name(rdd) for rdd in rdds),
-            gpu_part=next((rdd.name for rdd in rdds if rdd.name and is_gpu_part(rdd.name)), ""),
+            gpu_parts=tuple(sorted({r.name for r in rdds if r.name and is_gpu_part(r.name)})),
             plan=self._plans.get(rows.execution_id or "", ""),
             rdd_ids=tuple(rdd.rdd_id or 0 for rdd in rdds),
             parent_stage_ids=parents,

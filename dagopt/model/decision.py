@@ -13,14 +13,20 @@ class Decision:
     time_s: float
     """Epoch seconds on the driver's clock."""
     stage: int
+    """Spark's stage id."""
     attempt: int
+    """The attempt of the stage, from 0."""
     name: str
+    """The stage's name in Spark's user interface."""
     signature: str
     """What the stage is called in every run of its program."""
     action: str
-    """``pass``, ``order``, ``group``; later ``concurrency`` or ``release`` for the same stage."""
+    """``pass`` (left to Spark), ``order``, ``group``; later ``concurrency`` or ``release`` for the same
+    stage."""
     tasks_per_core: int
+    """How many of its tasks run at once per core."""
     num_tasks: int
+    """Tasks of the stage."""
     io_s: float
     """Mean seconds that a task was taken to read."""
     cpu_s: float | None
@@ -32,6 +38,7 @@ class Decision:
     input_host_sets: tuple[str, ...]
     """Input host sets of the tasks, as the first executor's host sees them."""
     reason: str
+    """Why, in words and numbers."""
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, as JSON takes them."""

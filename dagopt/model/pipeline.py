@@ -95,6 +95,11 @@ class Slots:
         """GPU tasks that run at once, at least 1: GPUs, or fewer where CPU slots run out."""
         return self.gpu_tasks_in(self.cores, self.gpus)
 
+    @property
+    def cores_beside_gpus(self) -> int:
+        """CPU slots that are free while all GPUs have tasks, at least 1."""
+        return max(1, math.floor(self.free_cores(0, self.gpu_tasks)))
+
     def gpu_tasks_in(self, cpu_slots: float, gpus: int) -> int:
         """GPU tasks that fit in so many free CPU slots and free GPUs."""
         if self.cpus_per_gpu_task == 0:

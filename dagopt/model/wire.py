@@ -265,6 +265,12 @@ class Ready(Message, frozen=True, kw_only=True, tag="ready"):
     """First line of the planner."""
 
 
+class HoldFrom(Message, frozen=True, kw_only=True, tag="hold_from"):
+    """Task sets with fewer tasks are told and not held: their plan would be to pass."""
+
+    num_tasks: int
+
+
 class Plan(Message, frozen=True, kw_only=True, tag="plan"):
     """The answer to a task set.
 
@@ -323,6 +329,9 @@ class Form(Message, frozen=True, kw_only=True, tag="form"):
     """Whether one stands after it."""
     ask_again: bool = False
     """The first slice runs at once, to be measured; then the rest is asked about anew."""
+    max_cpu_tasks: int = 0
+    """Tasks in front of the GPU parts that may be active before one of a slice behind the first is:
+    the other CPU slots are left to GPU tasks. 0 for any number."""
     reason: str = ""
     body: dict[str, Any] | None = None
     """In answer to a preview, what there is to show."""
@@ -341,5 +350,7 @@ class Pong(Message, frozen=True, kw_only=True, tag="pong"):
     seq: int
 
 
-FromPlanner: TypeAlias = Ready | Plan | Concurrency | Launch | Release | Form | Report | Pong
+FromPlanner: TypeAlias = (
+    Ready | HoldFrom | Plan | Concurrency | Launch | Release | Form | Report | Pong
+)
 """Any line of the planner."""

@@ -18,6 +18,7 @@ from dagopt.model.wire import (
     Fetch,
     FromJvm,
     FromPlanner,
+    HoldFrom,
     Launch,
     Plan,
     Release,
@@ -189,6 +190,8 @@ class StageSimulation:
                     self._pending += tasks
                 self._pinned.clear()
                 self._put_back(sorted(self._held))
+            case HoldFrom():
+                pass  # a stage is simulated as if it were held, which makes no difference
             case _:
                 raise AssertionError(f"not simulated: {instruction}")
 

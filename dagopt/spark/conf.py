@@ -9,12 +9,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dagopt.errors import ConfError, InputError
+from dagopt.errors import ConfError, InputError, UnknownKeyError
 from dagopt.model.network import parse_networks
 from dagopt.units import parse_bytes, parse_time_s
 
@@ -44,9 +45,9 @@ class ConfKey:
     check: Callable[[str], bool]
     """Whether a value is right; an InputError it raises counts as no."""
 
-    check_on_driver: Callable[[str], bool] | None = None
+    check_on_driver: Callable[[str], object] | None = None
     """What can only be checked on the driver's host: whether the file that a value names is right.
-    An InputError it raises counts as no, and its text says why."""
+    If not, it raises an InputError that says why."""
 
     is_internal: bool = False
     """For dagopt's own tests: accepted, and not shown to users."""
@@ -117,7 +118,7 @@ def _text_key(
     doc: str,
     *,
     allowed: str,
-    check_on_driver: Callable[[str], bool] | None = None,
+    check_on_driver: Callable[[str], object] | None = None,
     is_internal: bool = False,
 ) -> ConfKey:
     return ConfKey(
@@ -140,19 +141,27 @@ def _snake_case(dotted: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", dotted).replace(".", "_").lower()
 
 
-def _is_profile(path: str) -> bool:
+def _check_profile(path: str) -> None:
     # pyarrow is slow to import, and only needed here.
     from dagopt.events.profile_file import read_profile  # noqa: PLC0415
 
     read_profile(Path(path))
-    return True
 
 
-def _may_be_written(text: str) -> bool:
+def _check_writable(text: str) -> None:
     path = Path(text)
-    if path.exists():
-        return not path.is_dir() and os.access(path, os.W_OK)
-    return path.parent.is_dir() and os.access(path.parent, os.W_OK)
+    if path.is_dir():
+        raise InputError("it is a directory")
+    if not path.exists() and not path.parent.is_dir():
+        raise InputError(f"there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError("permission denied")
+
+
+def _check_program(text: str) -> None:
+    if shutil.which(text) is None:
+        where = "an executable file" if "/" in text else "on the PATH"
+        raise InputError(f"it is not {where}")
 
 
 KEYS: tuple[ConfKey, ...] = (
@@ -196,7 +205,7 @@ KEYS: tuple[ConfKey, ...] = (
         "profile",
         "costs of stages that ran before, from `dagopt learn`",
         allowed="the path of a file that dagopt learn wrote",
-        check_on_driver=_is_profile,
+        check_on_driver=_check_profile,
     ),
     _size_key(
         "network.bandwidth",
@@ -239,6 +248,7 @@ KEYS: tuple[ConfKey, ...] = (
         "planner.python",
         "the Python that runs the planner; without it, the driver's",
         allowed="the path or name of a Python 3.10 or later that has dagopt's dependencies",
+        check_on_driver=_check_program,
     ),
     _text_key(
         "planner.pythonpath",
@@ -249,7 +259,7 @@ KEYS: tuple[ConfKey, ...] = (
         "decisionLog",
         "a file on the driver's host that gets every decision with its reason, a line of JSON each",
         allowed="the path of a file that may be written",
-        check_on_driver=_may_be_written,
+        check_on_driver=_check_writable,
     ),
     _text_key(
         "planner.command",
@@ -262,17 +272,10 @@ KEYS: tuple[ConfKey, ...] = (
 _BY_KEY = {key.key: key for key in KEYS}
 
 
-def option_key(name: str) -> str:
-    """The full key of an option: ``slots_per_core``, ``slotsPerCore`` or the key itself.
-
-    Raises:
-        InputError: dagopt has no such option; the message names the nearest.
-    """
+def option_key(name: str) -> str | None:
+    """The full key of an option: ``slots_per_core``, ``slotsPerCore`` or the key itself, else None."""
     short = name.removeprefix(PREFIX)
-    for key in KEYS:
-        if key.key == PREFIX + short or key.option == short:
-            return key.key
-    raise InputError(f"{name}: dagopt has no such option{_nearest(PREFIX + short)}")
+    return next((key.key for key in KEYS if short in _spellings(key)), None)
 
 
 def option_values(options: Mapping[str, object]) -> dict[str, str]:
@@ -281,9 +284,15 @@ def option_values(options: Mapping[str, object]) -> dict[str, str]:
     An option that is None is left out.
 
     Raises:
-        InputError: an unknown option or, as a ConfError, a wrong value.
+        ConfError: a wrong value or, as an UnknownKeyError, an option that dagopt does not have.
     """
-    conf = {option_key(name): _text(value) for name, value in options.items() if value is not None}
+    conf = {}
+    for name, value in options.items():
+        if value is not None:
+            key = option_key(name)
+            if key is None:
+                raise UnknownKeyError(name, _text(value), _hint(name))
+            conf[key] = _text(value)
     check_conf(conf)
     return conf
 
@@ -299,7 +308,7 @@ def check_conf(conf: Mapping[str, str]) -> None:
             continue
         known = _BY_KEY.get(key)
         if known is None:
-            raise ConfError(key, conf[key], f"nothing, dagopt has no such key{_nearest(key)}")
+            raise UnknownKeyError(key, conf[key], _hint(key))
         try:
             right = known.check(conf[key])
         except InputError as error:
@@ -312,18 +321,17 @@ def check_driver_files(conf: Mapping[str, str]) -> None:
     """Check the files that ``conf`` names, on the host of the driver.
 
     Raises:
-        ConfError: the profile is none of ``dagopt learn``'s, or the decision log cannot be written.
+        ConfError: the profile is none of ``dagopt learn``'s, the decision log cannot be written, or
+            the planner's Python is no program; with the cause.
     """
     for key in KEYS:
         value = conf.get(key.key)
         if not value or key.check_on_driver is None:
             continue
         try:
-            right = key.check_on_driver(value)
+            key.check_on_driver(value)
         except InputError as error:
             raise ConfError(key.key, value, f"{key.allowed} ({error})") from error
-        if not right:
-            raise ConfError(key.key, value, key.allowed)
 
 
 def value_of(conf: Mapping[str, str], key: str) -> str | None:
@@ -331,8 +339,18 @@ def value_of(conf: Mapping[str, str], key: str) -> str | None:
     return conf.get(key, _BY_KEY[key].default)
 
 
-def _nearest(key: str) -> str:
-    """The key that was probably meant, or all that there are."""
-    shown = {known.key.removeprefix(PREFIX): known.key for known in KEYS if not known.is_internal}
-    near = difflib.get_close_matches(key.removeprefix(PREFIX), shown, n=1)
-    return f" (did you mean {shown[near[0]]}?)" if near else f"; its keys: {', '.join(shown)}"
+def _spellings(key: ConfKey) -> tuple[str, str]:
+    return key.key.removeprefix(PREFIX), key.option
+
+
+def _hint(name: str) -> str:
+    """The key that was probably meant, spelt as this one is, or all that there are."""
+    shown = [_spellings(key) for key in KEYS if not key.is_internal]
+    short = name.removeprefix(PREFIX)
+    near = difflib.get_close_matches(short, [each for pair in shown for each in pair], n=1)
+    if not near:
+        return f"its keys: {', '.join(key for key, _ in shown)}"
+    if short == name:
+        return f"did you mean {near[0]}?"
+    (meant,) = {key for key, option in shown if near[0] in {key, option}}
+    return f"did you mean {PREFIX}{meant}?"

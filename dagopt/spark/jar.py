@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import click
 
+from dagopt import __version__
 from dagopt.errors import DagoptError, InputError
 
 JVM_DIR = Path(__file__).resolve().parent.parent / "jvm"
@@ -206,7 +207,8 @@ def _properties(spark: Spark) -> str:
         digest.update(path.relative_to(JVM_DIR).as_posix().encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return (
-        f"spark.minor={spark.minor}\nspark.version={spark.version}\nsources={digest.hexdigest()}\n"
+        f"dagopt.version={__version__}\nspark.minor={spark.minor}\n"
+        f"spark.version={spark.version}\nsources={digest.hexdigest()}\n"
     )
 
 
@@ -226,6 +228,8 @@ def main(*, spark_home: Path | None, force: bool) -> None:
     """Compile dagopt's JVM part for one Spark."""
     try:
         spark = find_spark(spark_home)
+        if force or not is_current(jar_path(spark.version), spark):
+            click.echo(f"Compiling the plugin for Spark {spark.version}: half a minute", err=True)
         built = build(spark, force=force)
     except DagoptError as e:
         click.echo(f"dagopt: {e}", err=True)

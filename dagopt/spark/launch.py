@@ -16,7 +16,7 @@ from pathlib import Path
 from dagopt.errors import InputError, UnsupportedError
 from dagopt.spark.concurrency import raise_slots, takes_whole_cpus
 from dagopt.spark.conf import PREFIX, check_conf, option_values, value_of
-from dagopt.spark.jar import jar_path, minor_of
+from dagopt.spark.jar import JVM_DIR, jar_path, minor_of
 
 PLUGIN = "org.apache.spark.scheduler.dagopt.DagoptPlugin"
 EXTENSION = "org.apache.spark.sql.dagopt.DagoptExtensions"
@@ -136,10 +136,19 @@ def find_jar(spark_version: str) -> Path:
     jar = jar_path(spark_version)
     if not jar.is_file():
         raise UnsupportedError(
-            f"Spark {spark_version} runs without dagopt: {jar.name} is missing; "
-            "'python -m dagopt.spark.jar' builds it"
+            f"Spark {spark_version} runs without dagopt: {jar.name} is missing; {_how_to_build(line)}"
         )
     return jar
+
+
+def _how_to_build(line: str) -> str:
+    """How the jar of a Spark line is made here; an installed wheel has no sources."""
+    if not (JVM_DIR / "src").is_dir():
+        return f"install a wheel that 'make wheel MATRIX={line}' built in a checkout"
+    return (
+        f"'make jars MATRIX={line}' builds it, and 'python -m dagopt.spark.jar --spark-home DIR' "
+        f"does for a Spark {line} in DIR"
+    )
 
 
 def _plugin_conf(

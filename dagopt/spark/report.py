@@ -2,7 +2,28 @@
 
 The planner sends one JSON object with the driver's counters in it. A planner may know more or less
 than this release, so a missing field is shown as "-", and fields not known here still are in
-:meth:`Report.to_dict`.
+:meth:`Report.to_dict`. The fields of the object:
+
+================  =================================================================================
+``mode``          ``off``, ``explain`` or ``on``
+``decisions``     the last 1,000, each with the fields of :class:`dagopt.model.decision.Decision`; a
+                  line of ``spark.dagopt.decisionLog`` is one of them
+``gpu_stages``    the last 1,000 forms of GPU operators, each with the fields of
+                  :class:`dagopt.model.decision.FormDecision`
+``gpu_use``       what their stages did with the GPUs: ``id`` of the form's decision, ``slice``,
+                  ``num_tasks``, ``gpu_allocated_s``, ``gpu_busy_s``, ``gpu_idle_s``, ``cpu_s``,
+                  ``bytes_across``
+``task_sets``     task sets that the planner was told of
+``idle_hold_s``   core-seconds in which a core had nothing to run while a task was held
+``recalculations``  how often launches were planned anew
+``executors``     ``executor``, ``host``, ``network`` and physical ``cores`` of each
+``host_records``  for each live stage, host and input host set: ``num_tasks``, ``min_io_s``,
+                  ``total_io_s``
+``bandwidths``    what was measured: ``reader``, ``source`` (networks), ``bytes_per_s``
+``gate``          the driver's counters (Counters.scala): ``task_sets_seen``, ``task_sets_held``,
+                  ``groups_launched``, ``fallbacks`` (released without an answer), ..., and
+                  ``off_reason``, empty while dagopt is on
+================  =================================================================================
 """
 
 from __future__ import annotations
@@ -93,15 +114,21 @@ class Report:
         counters = gate if isinstance(gate, dict) else {}
         if counters.get("off_reason"):
             return f"dagopt is off: {counters['off_reason']}"
-        seen = counters.get("task_sets_seen", self.body.get("task_sets", "-"))
+        seen, told = counters.get("task_sets_seen"), self.body.get("task_sets")
+        untold = max(0, seen - told) if isinstance(seen, int) and isinstance(told, int) else "-"
         parts = [
-            f"dagopt decided on {len(self.decisions)} of {seen} task sets",
+            f"task sets: {_cell(counters, 'task_sets_seen')} seen",
+            f"{untold} too small or not eligible",
+            f"{_cell(self.body, 'task_sets')} told to the planner",
             f"{_cell(counters, 'task_sets_held')} held",
+        ]
+        launched = [
             f"{_cell(counters, 'groups_launched')} groups launched",
-            f"{_cell(counters, 'fallbacks')} released without an answer",
+            f"{_cell(counters, 'fallbacks')} task sets released without an answer",
             f"idle because of a hold: {_cell(self.body, 'idle_hold_s', is_time=True)}",
         ]
-        return ", ".join(parts)
+        mode = f"dagopt, mode {_cell(self.body, 'mode')}: {len(self.decisions)} decisions"
+        return "\n".join([mode, ", ".join(parts), ", ".join(launched)])
 
     def _gpu_lines(self) -> list[str]:
         """One a GPU stage, with what the GPUs did in it, and what they did in all of them."""
@@ -150,6 +177,11 @@ def parse_report(text: str) -> Report:
     if not isinstance(body, dict):
         raise BridgeError(f"report of the driver: expected a JSON object, got {text[:80]!r}")
     return Report(body=body)
+
+
+def off_report(reason: str) -> Report:
+    """The report of a session that dagopt was switched off for."""
+    return Report(body={"mode": "off", "gate": {"off_reason": reason}})
 
 
 def _stage(decision: Mapping[str, Any]) -> str:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagopt.errors import BridgeError
 from dagopt.spark.bridge import class_loader, jvm_class
-from dagopt.spark.conf import check_driver_files, option_values
+from dagopt.spark.conf import PREFIX, check_driver_files, option_values
 from dagopt.spark.home import SparkHome, pyspark_home
 from dagopt.spark.launch import PLUGIN, find_jar, launch_conf
-from dagopt.spark.report import Report, parse_report
+from dagopt.spark.report import Report, off_report, parse_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,10 +87,10 @@ def configure(builder: BuilderT, *, cores: int | None = None, **options: Any) ->
 
 
 def report(spark: SparkSession) -> Report:
-    """What dagopt decided in this session so far, and why.
+    """What dagopt decided in this session so far, and why; that it is off where it was switched off.
 
     Raises:
-        BridgeError: dagopt is not active in this session; the message says why, if it is known.
+        BridgeError: dagopt is not in this session; the message says why, if it is known.
     """
     context = getattr(spark, "_jsparkSession", None) and spark.sparkContext
     if not context:
@@ -99,8 +99,10 @@ def report(spark: SparkSession) -> Report:
             "lies with the server"
         )
     jvm = context._jvm  # noqa: SLF001  py4j has no other door
-    plugins = context.getConf().get("spark.plugins", "") or ""
-    if PLUGIN not in plugins:
+    conf = context.getConf()
+    if PLUGIN not in (conf.get("spark.plugins", "") or ""):
+        if conf.get(f"{PREFIX}mode", "") == "off":  # then nothing loads the plugin
+            return off_report("spark.dagopt.mode is off")
         raise BridgeError(
             "dagopt is not active in this session: spark.plugins does not name it; start the session "
             "with dagopt.configure(builder), dagopt submit, or the settings that dagopt conf prints"

@@ -103,9 +103,14 @@ def _check_kind(udf: Any) -> None:
     Raises:
         InputError: it does not.
     """
-    from pyspark.util import PythonEvalType  # noqa: PLC0415  importing dagopt must not need pyspark
+    from pyspark.sql import udf as udfs  # noqa: PLC0415  importing dagopt must not need pyspark
 
-    names = {value: name for name, value in vars(PythonEvalType).items() if name.startswith("SQL_")}
+    module: Any = udfs  # the class itself is at home elsewhere in Spark 3.5
+    names = {
+        value: name
+        for name, value in vars(module.PythonEvalType).items()
+        if name.startswith("SQL_")
+    }
     kind = names.get(udf.evalType, str(udf.evalType))
     if kind not in _SCALAR:
         raise InputError(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from jobs.overlap.cases import Case
 
-STOP_S = 20.0
+STOP_S = 60.0
 
 
 class RunError(Exception):

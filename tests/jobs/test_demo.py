@@ -14,9 +14,11 @@ from rich.table import Table
 from jobs.demo import (
     OUTPUTS,
     compare_outputs,
+    decision_summary,
     decision_table,
     read_decisions,
     times_table,
+    turns,
     verdict,
 )
 
@@ -81,17 +83,39 @@ def test_times_have_a_ratio() -> None:
 
 def test_decisions_are_counted_with_their_reason(tmp_path: Path) -> None:
     log = tmp_path / "decisions.jsonl"
-    decision = {"action": "pass", "tasks_per_core": 1, "stock_s": 2.5, "reason": "CPU [of it all]"}
+    decision = {
+        "action": "pass",
+        "name": "count at [job].py:7",
+        "tasks_per_core": 1,
+        "stock_s": 2.5,
+        "reason": "CPU [of it all]",
+    }
     lines = [json.dumps(decision | {"stage": stage}) for stage in range(3)]
     lines += ['{"unknown": "fields"}', "[1]", '{"action": "pa']
     log.write_text("\n".join(lines), encoding="utf-8")
     decisions = read_decisions(log)
     assert len(decisions) == 4
     text = text_of(decision_table(decisions))
-    assert "pass, 1 a core, Spark alone 2.50 s" in text
+    assert "left to Spark, 1 a core, Spark alone 2.50 s" in " ".join(text.replace("│", " ").split())
+    assert "count at [job].py:7" in text
     assert "CPU [of it all]" in text
     assert "3" in text
     assert "no reason given" in text
+
+
+def test_decisions_to_change_nothing_are_explained() -> None:
+    text = decision_summary([{"action": "pass"}, {"action": "pass"}])
+    assert text.startswith("2 decisions: 2 left to Spark. Nothing was put into groups, ")
+    grouped = [{"action": "pass"}, {"action": "group"}, {"action": "new"}]
+    assert decision_summary(grouped) == (
+        "3 decisions: 1 left to Spark; 1 launched in groups, so that one reads while another computes; "
+        "1 new."
+    )
+    assert decision_summary([]).startswith("dagopt decided nothing")
+
+
+def test_each_mode_goes_first_in_turn() -> None:
+    assert turns(3) == ["off", "on", "on", "off", "off", "on"]
 
 
 def test_a_log_that_is_not_there_holds_no_decision(tmp_path: Path) -> None:

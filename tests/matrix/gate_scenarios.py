@@ -194,7 +194,9 @@ SCENARIOS: dict[str, Scenario] = {
     "mute": ("mute", shuffle_job, {}),
     "deaf": ("deaf", five_jobs, {}),
     "slow": ("slow late_ms=1500", shuffle_job, {}),
+    "mode_off": ("", shuffle_job, {"spark.dagopt.mode": "off"}),
     "die": ("die", shuffle_job, {}),
+    "shout": ("shout", shuffle_job, {}),
     "die_held": ("die_held size=2", shuffle_job, LONG),
     "explain": ("reverse", shuffle_job, {"spark.dagopt.mode": "explain"}),
     "small": ("reverse", shuffle_job, {"spark.dagopt.minInputBytes": "16m"}),
@@ -218,6 +220,8 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "barrier": ("reverse", barrier, {}),
     "fair": ("group size=2 delay_ms=200", two_pools, {"spark.scheduler.mode": "FAIR", **LONG}),
+    "few": (f"group size=2 from={TASKS + 1}", shuffle_job, LONG),
+    "enough": (f"group size=2 from={TASKS}", shuffle_job, LONG),
     "streaming": ("reverse", streaming, {"spark.sql.shuffle.partitions": "3"}),
     "sql": (
         "group size=1 delay_ms=20",
@@ -270,7 +274,8 @@ def run(name: str, directory: Path) -> dict[str, Any]:
         settings.set(key, value)
     sc = SparkContext(conf=settings)
     try:
-        sc.setLogLevel("ERROR" if job is failing_once else "WARN")
+        level = "INFO" if name == "shout" else "ERROR" if job is failing_once else "WARN"
+        sc.setLogLevel(level)
         # The planner is a Python process too: on a busy machine it is not there at once.
         deadline = time.monotonic() + 30
         while policy and not trace.exists() and time.monotonic() < deadline:

@@ -16,6 +16,7 @@ from dagopt.model.wire import (
     Concurrency,
     FromJvm,
     FromPlanner,
+    HoldFrom,
     Launch,
     Plan,
     Release,
@@ -184,6 +185,8 @@ class Driver:
                 self.timers[group] = instruction
             case Release():
                 self.release()
+            case HoldFrom(num_tasks=num_tasks):
+                assert num_tasks >= 1
             case Concurrency(tasks_per_core=tasks_per_core):
                 assert tasks_per_core >= 1
             case _:

@@ -16,9 +16,10 @@ WARM_STAGES = max(1000, NUM_STAGES // 10)
 """After so many all that is kept to a bound, such as the last 1,000 decisions, has come to it."""
 
 JOB = """
-import json, os, sys, time
+import json, sys, time
 from pathlib import Path
 from pyspark.sql import SparkSession
+from tests.processes import children
 
 warm, last = int(sys.argv[1]), int(sys.argv[2])
 spark = SparkSession.builder.getOrCreate()
@@ -38,23 +39,10 @@ def histogram():
     return {row[3]: int(row[1]) for row in ours}
 
 
-def planner():
-    children = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            pid, (_, _, rest) = int(stat.parent.name), stat.read_text().rpartition(")")
-            if b"dagopt.planner" in (stat.parent / "cmdline").read_bytes():
-                children[pid] = int(rest.split()[1])
-        except OSError:
-            pass
-    mine = jvm.java.lang.ProcessHandle.current().pid()
-    (pid,) = [pid for pid, parent in children.items() if parent == mine]
-    return pid
-
-
 def seen(stages):
     time.sleep(2)
-    status = Path(f"/proc/{planner()}/status").read_text()
+    (planner,) = children(jvm.java.lang.ProcessHandle.current().pid(), "dagopt.planner")
+    status = Path(f"/proc/{planner}/status").read_text()
     rss = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
     gate = json.loads(jvm.org.apache.spark.scheduler.dagopt.Dagopt.reportJson())
     print("seen", json.dumps({

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,8 +70,8 @@ def said(scenario: dict[str, Any], kind: str) -> list[tuple[float, dict[str, Any
     "name",
     [
         "off", "pass", "reverse", "group", "capped", "raise_local", "pin", "stuck", "silent", "mute",
-        "deaf", "slow", "die", "die_held", "explain", "small", "fail_once", "fair", "speculation",
-        "executor_loss", "dynamic", "missing", "bad_conf", "bad_json", "bad_version", "bad_type", "bad_stage", "bad_task",
+        "deaf", "slow", "mode_off", "die", "die_held", "shout", "explain", "small", "fail_once", "fair", "speculation",
+        "executor_loss", "few", "enough", "dynamic", "missing", "bad_conf", "bad_json", "bad_version", "bad_type", "bad_stage", "bad_task",
         "bad_executor", "bad_order",
     ],
 )  # fmt: skip
@@ -156,6 +157,26 @@ def test_a_dead_planner_ends_dagopt(seen: dict[str, Any], name: str) -> None:
     assert gate(seen[name])["off_reason"] == "the planner process ended (exit code 3)"
 
 
+def test_what_a_planner_shouts_is_cut(seen: dict[str, Any]) -> None:
+    counters = gate(seen["shout"])
+    said = "x" * 300
+    assert counters["off_reason"] == (
+        f"the planner process ended (exit code 3, last line on stderr: {said})"
+    )
+    logged = [line for line in seen["log"].splitlines() if "dagopt planner: x" in line]
+    assert [line.count("x" * 1024) for line in logged] == [8]
+    assert not re.search("x{8193}", logged[0])
+
+
+def test_mode_off_says_so(seen: dict[str, Any]) -> None:
+    assert seen["mode_off"]["report"]["mode"] == "off"
+    assert gate(seen["mode_off"])["off_reason"] == "spark.dagopt.mode is off"
+
+
+def test_the_report_names_the_mode(seen: dict[str, Any]) -> None:
+    assert seen["explain"]["report"]["mode"] == "explain"
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -183,6 +204,14 @@ def test_explain_tells_and_touches_nothing(seen: dict[str, Any]) -> None:
     assert gate(seen["explain"])["task_sets_held"] == 0
     starts = [start["task"] for start in told(seen["explain"], "task_started")]
     assert starts == list(range(8))  # although the planner asked for the reverse
+
+
+def test_what_would_be_passed_anyway_is_told_and_not_held(seen: dict[str, Any]) -> None:
+    held = {name: gate(seen[name])["task_sets_held"] for name in ("few", "enough")}
+    assert held == {"few": 0, "enough": 1}
+    (task_set,) = told(seen["few"], "task_set")
+    assert task_set["hold"] is False
+    assert len(told(seen["few"], "task_ended")) == 8
 
 
 def test_tasks_pinned_to_a_lost_executor_run_elsewhere(seen: dict[str, Any]) -> None:

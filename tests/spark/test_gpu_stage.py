@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from dagopt.app.learn import learn
+from dagopt.controller.gpu_costs import GpuCosts
+from dagopt.events.profile_file import read_profile
+from dagopt.model.stage_profile import is_gpu_part
 from tests.conftest import ROOT, RunSparkScript, run_spark, spark_submit
 from tests.spark.gpu_cluster import gpu_conf
 
@@ -48,7 +52,9 @@ def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     found: dict[str, Any] = json.loads((directory / "result.json").read_text())
     found["log"] = ended.stderr
     (events,) = log.iterdir()
+    found["events"] = events
     lines = [json.loads(line) for line in events.read_text().splitlines()]
+    found["task_ends"] = [line for line in lines if line["Event"] == "SparkListenerTaskEnd"]
     found["stages"] = [
         line["Stage Info"] for line in lines if line["Event"] == "SparkListenerStageCompleted"
     ]
@@ -147,6 +153,56 @@ def test_the_report_has_a_reason_for_each_form_and_what_gpus_did(seen: dict[str,
     split = [use for use in report["gpu_use"] if use["gpu_busy_s"] is not None]
     assert split
     assert all(0 <= use["gpu_busy_s"] <= use["gpu_allocated_s"] for use in split)
+
+
+def stages_of_part(seen: dict[str, Any], part: str) -> set[int]:
+    return {
+        stage["Stage ID"]
+        for stage in seen["stages"]
+        if "Failure Reason" not in stage
+        for rdd in stage["RDD Info"]
+        if is_gpu_part(rdd["Name"]) and rdd["Name"].endswith(part)
+    }
+
+
+def test_gpus_were_allocated_for_as_long_as_the_trace_says(seen: dict[str, Any]) -> None:
+    stages = stages_of_part(seen, "gpu part")
+    assert stages
+    held_ms = sum(
+        end["Task Info"]["Finish Time"] - end["Task Info"]["Launch Time"]
+        for end in seen["task_ends"]
+        if end["Stage ID"] in stages and end["Task End Reason"]["Reason"] == "Success"
+    )
+    apart = [use for use in seen["report"]["gpu_use"] if use["gpu_busy_s"] is not None]
+    allocated_s = sum(use["gpu_allocated_s"] for use in apart)
+    assert allocated_s == pytest.approx(held_ms / 1000, rel=0.01)
+    for use in apart:
+        parts_s = use["gpu_busy_s"] + use["gpu_idle_s"]
+        assert parts_s == pytest.approx(use["gpu_allocated_s"])
+
+
+def test_no_cpu_part_ran_under_the_profile(seen: dict[str, Any]) -> None:
+    profiles = {stage["Stage ID"]: stage["Resource Profile Id"] for stage in seen["stages"]}
+    cpu, gpu = (stages_of_part(seen, part) for part in ("cpu part", "gpu part"))
+    # What stands in front of one profile may be another one's GPU operator.
+    assert not [stage for stage in cpu - gpu if profiles[stage] != 0]
+    assert all(profiles[stage] != 0 for stage in gpu)
+
+
+def test_an_event_log_teaches_what_the_parts_cost(seen: dict[str, Any], tmp_path: Path) -> None:
+    profile = tmp_path / "profile.parquet"
+    learn(seen["events"], profile)
+    costs = GpuCosts(read_profile(profile))
+    split = {
+        one["signature"]
+        for one in seen["report"]["gpu_stages"]
+        if one["boundary_before"] and one["boundary_after"] and one["cpu_s"] is not None
+    }
+    known = {signature: costs.find(signature) for signature in split}
+    assert None not in known.values()
+    # One scenario has no rows.
+    assert sum(one is not None and one.input_bytes > 0 for one in known.values()) >= len(split) - 1
+    assert all(one is not None and one.gpu_s > 0 for one in known.values())
 
 
 def test_without_its_planner_the_plan_is_spark_s_own(seen: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -52,7 +53,24 @@ def test_dagopt_submit_switches_it_on_and_passes_the_exit_code(
     ended = run_spark_script(JOB, "fail", conf={"spark.dagopt.minInputBytes": "0"})
     assert ended.exit_code == 3, ended.stderr
     assert "rows 1000\n" in ended.stdout
-    assert report_of(ended.stdout)["gate"]["task_sets_held"] >= 1
+    gate = report_of(ended.stdout)["gate"]
+    assert gate["task_sets_held"] >= 1
+    started, at_the_end = (
+        line.partition(" INFO ")[2]
+        for line in ended.stderr.splitlines()
+        if " DagoptDriver: " in line
+    )
+    assert re.match(
+        r"DagoptDriver: dagopt \d+\.\d+\.\d+ for Spark \d\.\d runs: mode on, "
+        r"planner \S*python\S* -m dagopt\.planner$",
+        started,
+    )
+    held, launched = gate["task_sets_held"], gate["groups_launched"]
+    assert re.match(
+        rf"DagoptDriver: dagopt at the end: \d+ task sets seen, {held} held, "
+        rf"{launched} groups launched, \d+ released without an answer$",
+        at_the_end,
+    )
 
 
 def test_configure_in_a_plain_spark_submit(run_spark_script: RunSparkScript) -> None:
@@ -82,6 +100,30 @@ def test_what_dagopt_conf_prints(spark_jar: Path, tmp_path: Path) -> None:
     report_of(run_process(command, cwd=tmp_path).ok().stdout)
 
 
+def own_jar(spark_jar: Path, *, always: bool = False) -> dict[str, str]:
+    """What the ready-made files say of the newest jar, for this one: Python 3.10 has no Spark 4.3."""
+    if not always and SPARK_LINES[-1] in spark_jar.name:
+        return {}
+    return {"spark.jars": str(spark_jar), "spark.driver.extraClassPath": str(spark_jar)}
+
+
+def test_the_command_that_local_cluster_conf_names(spark_jar: Path, tmp_path: Path) -> None:
+    text = (ROOT / "spark_conf" / "local-cluster.conf").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^#   (spark-submit .*\\\n#.*)$", text, re.MULTILINE)
+    _, *arguments = shlex.split(command.replace("\\\n#", " "))
+    for name in ("dagopt", "jobs", "spark_conf"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    over = [part for item in own_jar(spark_jar).items() for part in ("--conf", "=".join(item))]
+    ended = run_process(
+        [str(spark_submit()), *over, *arguments],
+        cwd=tmp_path,
+        environment={"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+    ).ok()
+    assert " runs: mode on, planner " in ended.stderr
+    assert "wrote build/etl: " in ended.stdout
+    assert (tmp_path / "build" / "etl" / "carriers" / "_SUCCESS").is_file()
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "spark_conf").glob("*.conf")), ids=lambda path: path.stem
 )
@@ -89,9 +131,8 @@ def test_a_ready_made_file(path: Path, spark_jar: Path, tmp_path: Path) -> None:
     (tmp_path / "dagopt").symlink_to(ROOT / "dagopt")  # the files' paths begin at a checkout's root
     (tmp_path / "job.py").write_text(JOB, encoding="utf-8")
     over = {**BASE_CONF, "spark.submit.deployMode": "client"}
-    # That of the last two lies where only their drivers find it; Python 3.10 has no Spark 4.3.
-    if path.stem in {"yarn", "kubernetes"} or SPARK_LINES[-1] not in spark_jar.name:
-        over |= {"spark.jars": str(spark_jar), "spark.driver.extraClassPath": str(spark_jar)}
+    # The jar of these two lies where only their drivers find it.
+    over |= own_jar(spark_jar, always=path.stem in {"yarn", "kubernetes"})
     command = [str(spark_submit()), "--properties-file", str(path)]
     command += [part for key, value in over.items() for part in ("--conf", f"{key}={value}")]
     ended = run_process(

@@ -18,9 +18,10 @@ PLANNER = ROOT / "tests" / "matrix" / "scripted_planner.py"
 
 #: The first context runs a job; the second is stopped while its tasks are held; the third ends with the process.
 JOB = """
-import json, os, sys, threading, time
+import json, sys, threading, time
 from pathlib import Path
 from pyspark import SparkConf, SparkContext
+from tests.processes import children
 
 here, planner = Path(sys.argv[1]), sys.argv[2]
 
@@ -43,24 +44,10 @@ def report(sc):
     return json.loads(sc._jvm.org.apache.spark.scheduler.dagopt.Dagopt.reportJson())["gate"]
 
 
-def planners(parent):
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            command = (stat.parent / "cmdline").read_text()
-            if stat.parent.name == str(os.getpid()):
-                continue  # this script: the planner's path is an argument of it
-            if "planner" in command and int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(stat.parent.name))
-        except OSError:
-            pass
-    return found
-
-
 def left(sc_jvm):
     threads = sc_jvm.java.lang.Thread.getAllStackTraces().keySet()
     names = [t.getName() for t in threads if t.getName().startswith("dagopt")]
-    return names, planners(sc_jvm.java.lang.ProcessHandle.current().pid())
+    return names, children(sc_jvm.java.lang.ProcessHandle.current().pid(), "planner")
 
 
 def gone(jvm):
@@ -154,26 +141,18 @@ def test_a_driver_that_is_killed_takes_its_planner_with_it(
     import os, signal, sys, time
     from pathlib import Path
     from pyspark import SparkContext
+    from tests.processes import children
 
     sc = SparkContext.getOrCreate()
     jvm = sc._jvm.java.lang.ProcessHandle.current().pid()
 
-    def planner():
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                command = (stat.parent / "cmdline").read_text()
-                parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            if "dagopt.planner" in command and parent == jvm:
-                return stat.parent.name
-
     # The plugin starts it beside the application.
     deadline_s = time.monotonic() + 120
-    while planner() is None and time.monotonic() < deadline_s:
+    while not children(jvm, "dagopt.planner") and time.monotonic() < deadline_s:
         time.sleep(0.1)
     # Not printed: what a script prints goes through the JVM, and would die with it.
-    Path(sys.argv[1]).write_text(planner())
+    (planner,) = children(jvm, "dagopt.planner")
+    Path(sys.argv[1]).write_text(str(planner))
     os.kill(jvm, signal.SIGKILL)
     """
     found = tmp_path / "planner"

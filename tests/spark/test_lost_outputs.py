@@ -21,6 +21,7 @@ JOB = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
 from pyspark import SparkContext
+from tests.processes import processes
 
 trace, local_dir = Path(sys.argv[1]), Path(sys.argv[2])
 sc = SparkContext.getOrCreate()
@@ -47,14 +48,7 @@ def delete_outputs():
 
 
 def kill_an_executor():
-    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = cmdline.read_bytes()
-        except OSError:
-            continue
-        if b"CoarseGrainedExecutorBackend" in line and sc.applicationId.encode() in line:
-            os.kill(int(cmdline.parent.name), signal.SIGKILL)
-            return
+    os.kill(min(processes("CoarseGrainedExecutorBackend", sc.applicationId)), signal.SIGKILL)
 
 
 def keyed(numbers):

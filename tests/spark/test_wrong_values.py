@@ -21,8 +21,10 @@ WRONG = [
     ("networks", "rack1=a;rack2=a", "name=address range or host"),
     ("profile", "/nowhere/profile.parquet", "the path of a file that dagopt learn wrote"),
     ("decisionLog", "/nowhere/decisions.jsonl", "the path of a file that may be written"),
-    ("slotPerCore", "2", "spark.dagopt.slotsPerCore"),
+    ("planner.python", "nopython", "it is not on the PATH"),
+    ("slotPerCore", "2", "dagopt has no such key; did you mean spark.dagopt.slotsPerCore?"),
 ]
+UNKNOWN = {"slotPerCore": "slotsPerCore"}
 JOB = """
 from pyspark.sql import SparkSession
 
@@ -45,6 +47,14 @@ def check(line: str, key: str, value: str, allowed: str) -> None:
         assert part in line
 
 
+def check_option(line: str, key: str, value: str, allowed: str) -> None:
+    """An unknown option is named, and the right one, as it was spelt: without the prefix."""
+    if key in UNKNOWN:
+        assert f" {key} is '{value}': dagopt has no such key; did you mean {UNKNOWN[key]}?" in line
+    else:
+        check(line, key, value, allowed)
+
+
 class Builder:
     """A builder that holds settings, as pyspark's does."""
 
@@ -59,12 +69,10 @@ def test_configure(key: str, value: str, allowed: str) -> None:
     check(str(caught.value), key, value, allowed)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "allowed"), [row for row in WRONG[:-1] if "/nowhere/" not in row[1]]
-)
+@pytest.mark.parametrize(("key", "value", "allowed"), WRONG)
 def test_dagopt_conf(key: str, value: str, allowed: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dagopt.cli", "conf", "--option", f"{key}={value}"]
-    check(only_line(run_process(command, cwd=tmp_path)), key, value, allowed)
+    check_option(only_line(run_process(command, cwd=tmp_path)), key, value, allowed)
 
 
 @pytest.mark.parametrize("door", ["option", "conf", "properties"])
@@ -79,16 +87,13 @@ def test_dagopt_submit(door: str, key: str, value: str, allowed: str, tmp_path: 
     }[door]
     command = [sys.executable, "-m", "dagopt.cli", "submit", *arguments, "job.py"]
     line = only_line(run_process(command, cwd=tmp_path))
-    if door == "option" and key == "slotPerCore":  # it never becomes a value
-        assert "slotPerCore: dagopt has no such option" in line
-    else:
-        check(line, key, value, allowed)
+    (check_option if door == "option" else check)(line, key, value, allowed)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("key", "value", "allowed"),
-    [WRONG[0], WRONG[4], WRONG[6], WRONG[7], (*WRONG[-1][:2], "slotsPerCore")],
+    [WRONG[0], WRONG[4], WRONG[6], WRONG[7], WRONG[-1]],
 )
 def test_a_properties_file_of_plain_spark_submit(
     run_spark_script: RunSparkScript,

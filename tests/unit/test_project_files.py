@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dagopt.model.decision import Decision
 from dagopt.spark.conf import check_conf
 from dagopt.spark.launch import EXTENSION, PLUGIN, SPARK_LINES
 from dagopt.spark.properties import read_properties
@@ -42,6 +44,16 @@ def test_what_a_ready_made_file_suggests_is_right_too(path: Path) -> None:
     if "spark.task.cpus" in suggested:
         settings = read_properties(path)
         assert suggested["spark.task.cpus"] == settings["spark.dagopt.slotsPerCore"]
+
+
+def test_the_readme_names_every_field_of_a_decision() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = {
+        field
+        for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+        for field in re.findall(r"`(\w+)`", row)
+    }
+    assert {field.name for field in dataclasses.fields(Decision)} <= named
 
 
 def test_each_target_of_make_is_in_its_help() -> None:

@@ -7,6 +7,7 @@ kept, and the reason says so in numbers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -36,6 +37,10 @@ class GroupingSettings:
                 f"max_tasks_per_core {self.max_tasks_per_core} must be >= 1,"
                 f" max_delay_s {self.max_delay_s} must be >= 0"
             )
+
+    def hold_from(self, total_cores: float) -> int:
+        """Tasks from which on a task set may gain; a smaller one is passed whatever it reads."""
+        return max(2, math.ceil(self.min_waves * total_cores))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +85,9 @@ def decide(outlook: StageOutlook, settings: GroupingSettings) -> GroupingDecisio
     if outlook.num_executors == 0:
         return _keep(outlook, "no executor is known yet")
     total_cores = outlook.num_executors * outlook.cores
-    if outlook.num_tasks <= total_cores:
-        why = f"its {outlook.num_tasks} tasks all start at once on {total_cores:g} cores"
-        return _keep(outlook, why)
-    if outlook.num_tasks < settings.min_waves * total_cores:
-        why = f"its {outlook.num_tasks} tasks are less than two waves on {total_cores:g} cores"
-        return _keep(outlook, why)
+    if outlook.num_tasks < settings.hold_from(total_cores):
+        why = f"its {outlook.num_tasks} tasks are not {settings.min_waves:g} waves on {total_cores:g} cores"
+        return _keep(outlook, why, may_order=False)
     if outlook.reads_blocks and outlook.cpu_s is None:
         return _keep(outlook, "reads blocks: how long is only known once it has run")
     if not outlook.can_pin:
@@ -113,7 +115,10 @@ def decide(outlook: StageOutlook, settings: GroupingSettings) -> GroupingDecisio
     )
     times = f"{where}: {stock:.1f} s as Spark runs it, {grouped:.1f} s in groups"
     if not choice.is_io_bound or (choice.tasks_per_core == 1 and outlook.num_sources < 2):
-        return _keep(outlook, f"{choice.reason}; {times}", stock, grouped)
+        # Turns of source hosts help tasks that wait for these, and nobody else.
+        return _keep(
+            outlook, f"{choice.reason}; {times}", stock, grouped, may_order=choice.is_io_bound
+        )
     gain = 1 - grouped / stock if stock > 0 else 0.0
     if gain < settings.min_gain_fraction and outlook.num_sources < 2:
         return _keep(outlook, f"nothing to gain; {times}", stock, grouped)
@@ -133,13 +138,18 @@ def _group(
 
 
 def _keep(
-    outlook: StageOutlook, reason: str, stock: float | None = None, grouped: float | None = None
+    outlook: StageOutlook,
+    reason: str,
+    stock: float | None = None,
+    grouped: float | None = None,
+    *,
+    may_order: bool = True,
 ) -> GroupingDecision:
     """Spark's own concurrency; the order changes where tasks mainly read from different hosts."""
     one = ConcurrencyChoice(
         tasks_per_core=1, per_executor=max(1, int(outlook.cores)), reason="as Spark runs it"
     )
-    if outlook.num_sources < 2:
+    if not may_order or outlook.num_sources < 2:
         action: Literal["pass", "order"] = "pass"
     else:
         action = "order"

@@ -303,3 +303,26 @@ def test_two_profiles_are_kept_apart() -> None:
     form = form_of(live, asked(num_partitions=2, must_split=True))
     assert form.boundary_before
     assert form.reason.startswith("another profile stands in front; ")
+
+
+def test_a_choice_that_hangs_on_a_cold_slice_is_measured_once_more() -> None:
+    live = BoundaryController()
+    first = asked(num_partitions=40, cores=4, gpus=1)
+    assert form_of(live, first).ask_again
+    # Split would gain, if the CPU part were as long as its first tasks.
+    live.step(done(cpu_ms=100, gpu_ms=1000), 13.0)
+    again = form_of(live, asked(2, num_partitions=36, cores=4, gpus=1, above=["the first slice"]))
+    assert again.ask_again
+    assert again.reason.startswith("the first slice loaded what workers need; 4 partitions more")
+    live.step(warm_done(cpu_ms=10, gpu_ms=1000), 14.0)
+    rest_of = asked(3, num_partitions=32, cores=4, gpus=1, above=["the first slice"] * 2)
+    assert not form_of(live, rest_of).ask_again
+
+
+@pytest.mark.parametrize("num_measured", [0, 2])
+def test_no_third_slice_is_measured(num_measured: int) -> None:
+    live = BoundaryController()
+    form_of(live, asked(num_partitions=40, cores=4, gpus=1))
+    live.step(done(cpu_ms=100, gpu_ms=1000), 13.0)
+    above = ["the first slice"] * num_measured
+    assert not form_of(live, asked(2, num_partitions=36, cores=4, gpus=1, above=above)).ask_again

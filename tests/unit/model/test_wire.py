@@ -76,6 +76,7 @@ def test_a_message_says_all_its_fields_even_defaults() -> None:
     "message",
     [
         wire.Ready(),
+        wire.HoldFrom(num_tasks=3),
         wire.Concurrency(stage=1, attempt=0, tasks_per_core=2),
         wire.Launch(stage=1, attempt=0, group=3, tasks=[4, 5], executor="1", delay_ms=20),
         wire.Release(stage=1, attempt=0, reason="why"),

@@ -69,8 +69,8 @@ def test_no_lines_are_no_answers() -> None:
 
 def test_a_task_set_is_planned_and_its_groups_launched() -> None:
     out = talk(HELLO, ev.added("1", cores=1), ev.submitted(FOUR))
-    assert [line["type"] for line in out] == ["ready", "plan", "launch"]
-    assert out[2]["tasks"] == [0]
+    assert [line["type"] for line in out] == ["ready", "hold_from", "plan", "launch"]
+    assert out[3]["tasks"] == [0]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ from dataclasses import replace
 import pytest
 
 from dagopt.errors import InputError
-from dagopt.policy.grouping.decide import GroupingDecision, GroupingSettings, StageOutlook, decide
+from dagopt.policy.grouping.decide import (
+    GroupingDecision,
+    GroupingSettings,
+    StageOutlook,
+    decide,
+)
 
 OUTLOOK = StageOutlook(
     num_tasks=16,
@@ -40,8 +45,8 @@ def test_reading_and_computing_that_can_overlap_are_grouped() -> None:
     ("changes", "reason"),
     [
         ({"num_executors": 0}, "no executor is known yet"),
-        ({"num_tasks": 8}, "its 8 tasks all start at once on 8 cores"),
-        ({"num_tasks": 15}, "its 15 tasks are less than two waves on 8 cores"),
+        ({"num_tasks": 15}, "its 15 tasks are not 2 waves on 8 cores"),
+        ({"num_tasks": 15, "num_sources": 3}, "its 15 tasks are not 2 waves on 8 cores"),
         (
             {"reads_blocks": True, "cpu_s": None},
             "reads blocks: how long is only known once it has run",
@@ -86,17 +91,26 @@ def test_a_task_set_is_passed_with_its_reason(changes: dict[str, object], reason
 
 
 @pytest.mark.parametrize("why", [{"cpu_s": 99.0}, {"memory_bound_from": 1}])
-def test_what_computes_or_is_short_of_memory_is_never_delayed(why: dict[str, object]) -> None:
+def test_what_computes_or_is_short_of_memory_is_left_alone(why: dict[str, object]) -> None:
     decision = decided(num_sources=3, **why)
-    assert (decision.action, decision.concurrency.tasks_per_core) == ("order", 1)
+    assert (decision.action, decision.concurrency.tasks_per_core) == ("pass", 1)
 
 
 def test_what_is_not_grouped_is_ordered_where_source_hosts_can_take_turns() -> None:
-    decision = decided(num_tasks=8, num_sources=3)
+    decision = decided(reads_blocks=True, cpu_s=None, num_sources=3)
     assert decision.action == "order"
     assert decision.reason == (
-        "its 8 tasks all start at once on 8 cores; tasks of 3 source hosts take turns"
+        "reads blocks: how long is only known once it has run; tasks of 3 source hosts take turns"
     )
+
+
+@pytest.mark.parametrize("cores", [0.5, 1.0, 7.9, 8.0])
+def test_what_need_not_be_held_is_what_is_passed_whatever_it_reads(cores: float) -> None:
+    least = GroupingSettings().hold_from(cores)
+    for num_sources, cpu_s in [(1, None), (3, None), (1, 0.1), (3, 0.1)]:
+        below = decided(num_tasks=least - 1, cores=cores, num_sources=num_sources, cpu_s=cpu_s)
+        assert (below.action, below.concurrency.tasks_per_core) == ("pass", 1)
+    assert decided(num_tasks=least, cores=cores, num_sources=3).action != "pass"
 
 
 def test_short_reads_are_not_delayed_but_share_cores() -> None:

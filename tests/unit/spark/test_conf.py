@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from dagopt.errors import ConfError, InputError
-from dagopt.spark.conf import KEYS, PREFIX, check_conf, option_key, option_values, value_of
+from dagopt.errors import ConfError, UnknownKeyError
+from dagopt.spark.conf import (
+    KEYS,
+    PREFIX,
+    check_conf,
+    check_driver_files,
+    option_key,
+    option_values,
+    value_of,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SCALA = ROOT / "dagopt/jvm/src/main/scala/org/apache/spark/scheduler/dagopt/DagoptConf.scala"
@@ -80,7 +89,8 @@ def test_a_right_value_passes(name: str, value: str) -> None:
 def test_an_unknown_key_names_the_nearest() -> None:
     with pytest.raises(
         ConfError,
-        match=r"spark\.dagopt\.slotPerCore is '2': .*did you mean spark\.dagopt\.slotsPerCore",
+        match=r"^spark\.dagopt\.slotPerCore is '2': dagopt has no such key; "
+        r"did you mean spark\.dagopt\.slotsPerCore\?$",
     ):
         check_conf({"spark.dagopt.slotPerCore": "2"})
 
@@ -101,9 +111,60 @@ def test_options_become_spark_text() -> None:
     }
 
 
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(InputError, match="slot_per_core: dagopt has no such option"):
-        option_values({"slot_per_core": 2})
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("slots_per_coer", "slots_per_core"),
+        ("slotPerCore", "slotsPerCore"),
+        ("spark.dagopt.slots_per_coer", "spark.dagopt.slotsPerCore"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_as_it_was_spelt(name: str, meant: str) -> None:
+    with pytest.raises(UnknownKeyError) as caught:
+        option_values({name: 2})
+    assert str(caught.value) == f"{name} is '2': dagopt has no such key; did you mean {meant}?"
+
+
+def test_a_name_that_is_near_none_gets_them_all() -> None:
+    with pytest.raises(
+        UnknownKeyError, match=r"; its keys: mode, grouping\.enabled, .*, decisionLog$"
+    ):
+        option_values({"xyzzy": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "cause"),
+    [
+        ("profile", "/nowhere/profile.parquet", "No such file"),
+        ("decisionLog", "/nowhere/log.jsonl", "there is no directory /nowhere"),
+        ("decisionLog", ".", "it is a directory"),
+        ("planner.python", "nopython", "it is not on the PATH"),
+        ("planner.python", "/nowhere/python", "it is not an executable file"),
+        ("planner.python", __file__, "it is not an executable file"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_with_its_cause(name: str, value: str, cause: str) -> None:
+    with pytest.raises(ConfError) as caught:
+        check_driver_files({PREFIX + name: value})
+    assert str(caught.value).startswith(f"spark.dagopt.{name} is '{value}': allowed is the path ")
+    assert cause in str(caught.value)
+
+
+def test_a_directory_that_may_not_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("os.access", lambda _path, _right: False)  # root may write anywhere
+    with pytest.raises(ConfError, match=r"\(permission denied\)$"):
+        check_driver_files({PREFIX + "decisionLog": str(tmp_path / "log.jsonl")})
+
+
+def test_right_files_pass(tmp_path: Path) -> None:
+    check_driver_files(
+        {
+            PREFIX + "decisionLog": str(tmp_path / "log.jsonl"),
+            PREFIX + "planner.python": sys.executable,
+        }
+    )
 
 
 def test_a_value_that_is_not_set_has_its_default() -> None:
@@ -147,10 +208,9 @@ def test_scala_knows_every_key() -> None:
     text = SCALA.read_text(encoding="utf-8")
     listed = re.search(r"val Keys = Seq\((.*?)\)", text, re.DOTALL)
     assert listed is not None
-    assert {PREFIX + name for name in re.findall(r'"([\w.]+)"', listed[1])} == {
+    # In the same order, since both sides list them in a message.
+    assert [PREFIX + name for name in re.findall(r'"([\w.]+)"', listed[1])] == [
         key.key for key in KEYS
-    }
+    ]
     # The last one is internal, and not shown to users.
-    assert PREFIX + re.findall(r'"([\w.]+)"', listed[1])[-1] in {
-        key.key for key in KEYS if key.is_internal
-    }
+    assert [key.is_internal for key in KEYS] == [False] * (len(KEYS) - 1) + [True]

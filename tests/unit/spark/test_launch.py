@@ -128,7 +128,22 @@ def test_an_unsupported_spark_sets_nothing_and_says_so(version: str) -> None:
 
 def test_a_missing_jar_says_how_to_build_it(all_jars: Path) -> None:
     (all_jars / "dagopt-spark-4.1.jar").unlink()
-    with pytest.raises(UnsupportedError, match=r"dagopt-spark-4\.1\.jar is missing; 'python -m"):
+    with pytest.raises(UnsupportedError) as caught:
+        find_jar("4.1.0")
+    assert str(caught.value) == (
+        "Spark 4.1.0 runs without dagopt: dagopt-spark-4.1.jar is missing; 'make jars MATRIX=4.1' "
+        "builds it, and 'python -m dagopt.spark.jar --spark-home DIR' does for a Spark 4.1 in DIR"
+    )
+
+
+def test_an_installed_wheel_has_no_sources_to_build_from(
+    all_jars: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (all_jars / "dagopt-spark-4.1.jar").unlink()
+    monkeypatch.setattr(launch, "JVM_DIR", all_jars)
+    with pytest.raises(
+        UnsupportedError, match=r"missing; install a wheel that 'make wheel MATRIX=4\.1'"
+    ):
         find_jar("4.1.0")
 
 

@@ -6,10 +6,18 @@ import json
 
 import pytest
 
+from dagopt.controller.application import ApplicationController
+from dagopt.controller.boundary import BoundaryController
+from dagopt.controller.grouping import GroupingController
 from dagopt.errors import BridgeError
+from dagopt.planner.process import report_body
+from dagopt.planner.settings import controller_settings
+from dagopt.spark import report
 from dagopt.spark.report import Report, parse_report
 
 BODY = {
+    "mode": "on",
+    "task_sets": 3,
     "decisions": [
         {
             "stage": 4,
@@ -35,16 +43,17 @@ BODY = {
 def test_the_text_says_what_was_decided_and_why() -> None:
     text = str(parse_report(json.dumps(BODY)))
     lines = text.splitlines()
-    assert lines[0] == (
-        "dagopt decided on 2 of 9 task sets, 2 held, 8 groups launched, 0 released without an answer, "
-        "idle because of a hold: 0.25 s"
-    )
+    assert lines[:3] == [
+        "dagopt, mode on: 2 decisions",
+        "task sets: 9 seen, 6 too small or not eligible, 3 told to the planner, 2 held",
+        "8 groups launched, 0 task sets released without an answer, idle because of a hold: 0.25 s",
+    ]
     heading = "stage name tasks action tasks/core I/O a task CPU a task predicted Spark alone"
-    assert " ".join(lines[1].split()) == heading
+    assert " ".join(lines[3].split()) == heading
     first = "4 count at job.py:7 64 group 3 2.10 s 1.00 s 31.5 s 60 s"
-    assert " ".join(lines[2].split()) == first
-    assert lines[3].split() == ["5.1", "-", "-", "pass", "-", "-", "-", "-", "-"]
-    assert lines[4:] == ["4: reads 2.1 s and computes 1.0 s a task", "5.1: a retry"]
+    assert " ".join(lines[4].split()) == first
+    assert lines[5].split() == ["5.1", "-", "-", "pass", "-", "-", "-", "-", "-"]
+    assert lines[6:] == ["4: reads 2.1 s and computes 1.0 s a task", "5.1: a retry"]
 
 
 @pytest.mark.parametrize(
@@ -57,29 +66,40 @@ def test_the_text_says_what_was_decided_and_why() -> None:
     ],
 )
 def test_whatever_is_missing_is_shown_as_missing(body: dict[str, object]) -> None:
-    report = Report(body=body)
-    assert str(report).startswith("dagopt decided on ")
-    assert report.to_dict() == body
+    shown = Report(body=body)
+    assert str(shown).startswith("dagopt, mode -: ")
+    assert "task sets: - seen, - too small or not eligible, - told to the planner, - held" in str(
+        shown
+    )
+    assert shown.to_dict() == body
+
+
+def test_every_field_of_the_planners_report_is_documented() -> None:
+    controller = ApplicationController(
+        grouping=GroupingController(controller_settings({})), boundary=BoundaryController()
+    )
+    for field in (*report_body(controller), "mode", "gate"):
+        assert f"\n``{field}``" in (report.__doc__ or ""), field
 
 
 def test_an_application_that_went_off_says_why() -> None:
-    report = Report(body={"gate": {"off_reason": "the planner ended with 1"}})
-    assert str(report) == "dagopt is off: the planner ended with 1"
+    shown = Report(body={"gate": {"off_reason": "the planner ended with 1"}})
+    assert str(shown) == "dagopt is off: the planner ended with 1"
 
 
 def test_json_is_all_that_came() -> None:
-    report = parse_report(json.dumps(BODY))
-    assert json.loads(report.to_json()) == BODY
-    copied = report.to_dict()
+    shown = parse_report(json.dumps(BODY))
+    assert json.loads(shown.to_json()) == BODY
+    copied = shown.to_dict()
     copied["decisions"].clear()
-    assert len(report.decisions) == 2
+    assert len(shown.decisions) == 2
 
 
 def test_a_stage_name_is_no_html_and_no_markup() -> None:
     body = {"decisions": [{"stage": 1, "name": "[red]<script>", "reason": "</pre>&[/]"}]}
-    report = Report(body=body)
-    assert "[red]<script>" in str(report)
-    html = report._repr_html_()
+    shown = Report(body=body)
+    assert "[red]<script>" in str(shown)
+    html = shown._repr_html_()
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert html.count("</pre>") == 1
@@ -110,7 +130,7 @@ def test_gpu_stages_have_a_line_each_and_gpus_one_together() -> None:
         ],
     }
     apart = "busy 3.60 s, idle 0.40 s of 4.00 s in stages whose CPU operators ran apart"
-    assert str(Report(body=body)).splitlines()[1:] == [
+    assert str(Report(body=body)).splitlines()[3:] == [
         "GPU stage 1, MapInPandas of 16 partitions: split; why; GPUs allocated 4.00 s; " + apart,
         "GPU stage 2, - of - partitions: fused; less than 5% to gain",
         "GPUs: allocated 6.50 s; " + apart,

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import dagopt
-from dagopt.errors import BridgeError, ConfError, InputError
+from dagopt.errors import BridgeError, ConfError, UnknownKeyError
 from dagopt.spark import launch
-from dagopt.spark.launch import PLUGIN
+from dagopt.spark.launch import EXTENSION, PLUGIN
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,7 @@ def test_a_notebooks_builder_gets_everything(tmp_path: Path) -> None:
         "spark.plugins": PLUGIN,
         "spark.jars": jar,
         "spark.driver.extraClassPath": jar,
+        "spark.sql.extensions": EXTENSION,
         "spark.dagopt.planner.python": sys.executable,
         "spark.dagopt.planner.pythonpath": str(Path(dagopt.__file__).parents[1]),
     }
@@ -57,12 +58,12 @@ def test_what_the_user_set_stays() -> None:
         SparkSession.builder.master("k8s://h")
         .config("spark.plugins", "com.example.One")
         .config("spark.dagopt.slotsPerCore", 2)
-        .config("spark.dagopt.planner.python", "/opt/python")
+        .config("spark.dagopt.planner.python", "/bin/sh")
     )
     found = settings(dagopt.configure(builder))
     assert found["spark.plugins"] == f"com.example.One,{PLUGIN}"
     assert found["spark.dagopt.slotsPerCore"] == "2"
-    assert found["spark.dagopt.planner.python"] == "/opt/python"
+    assert found["spark.dagopt.planner.python"] == "/bin/sh"
     assert found["spark.task.cpus"] == "2"
 
 
@@ -106,7 +107,7 @@ def test_wrong_options_are_refused_and_nothing_is_set() -> None:
     builder = SparkSession.builder
     with pytest.raises(ConfError, match=r"spark\.dagopt\.slotsPerCore is '99'"):
         dagopt.configure(builder, slots_per_core=99)
-    with pytest.raises(InputError, match="slots: dagopt has no such option"):
+    with pytest.raises(UnknownKeyError, match="slots is '2': dagopt has no such key; "):
         dagopt.configure(builder, slots=2)
     builder.config("spark.dagopt.mode", "onn")
     with pytest.raises(ConfError, match=r"spark\.dagopt\.mode is 'onn'"):
@@ -150,12 +151,23 @@ def test_no_report_of_a_connect_session() -> None:
         dagopt.report(SimpleNamespace())  # type: ignore[arg-type]
 
 
+def without_plugin(settings: dict[str, str]) -> Any:
+    """A session with such settings."""
+    context = SimpleNamespace(_jvm=None, getConf=lambda: settings)
+    return SimpleNamespace(_jsparkSession=1, sparkContext=context)
+
+
 def test_no_report_without_the_plugin() -> None:
-    conf = SimpleNamespace(get=lambda _key, default: default)
-    context = SimpleNamespace(_jvm=None, getConf=lambda: conf)
-    session = SimpleNamespace(_jsparkSession=1, sparkContext=context)
     with pytest.raises(BridgeError, match=r"not active in this session: spark\.plugins does"):
-        dagopt.report(session)  # type: ignore[arg-type]
+        dagopt.report(without_plugin({}))
+
+
+def test_the_report_of_mode_off_says_so() -> None:
+    found = dagopt.report(
+        without_plugin(settings(dagopt.configure(SparkSession.builder, mode="off")))
+    )
+    assert str(found) == "dagopt is off: spark.dagopt.mode is off"
+    assert found.to_dict() == {"mode": "off", "gate": {"off_reason": "spark.dagopt.mode is off"}}
 
 
 def test_the_package_has_nothing_else() -> None:

@@ -15,13 +15,18 @@ private[spark] object BuildInfo {
   private val path = "META-INF/dagopt.properties"
   private val log: Logger = LoggerFactory.getLogger("org.apache.spark.scheduler.dagopt.DagoptPlugin")
 
-  /** The Spark minor version that the jar was compiled against, such as "4.3"; "" if unknown. */
-  lazy val sparkMinor: String = {
-    val properties = new Properties()
+  private lazy val properties: Properties = {
+    val found = new Properties()
     val in = getClass.getClassLoader.getResourceAsStream(path)
-    if (in != null) try properties.load(in) finally in.close()
-    properties.getProperty("spark.minor", "")
+    if (in != null) try found.load(in) finally in.close()
+    found
   }
+
+  /** The Spark minor version that the jar was compiled against, such as "4.3"; "" if unknown. */
+  def sparkMinor: String = properties.getProperty("spark.minor", "")
+
+  /** The version of dagopt, such as "0.1.0"; "" if unknown. */
+  def version: String = properties.getProperty("dagopt.version", "")
 
   def minorOf(version: String): String = version.split('.').take(2).mkString(".")
 

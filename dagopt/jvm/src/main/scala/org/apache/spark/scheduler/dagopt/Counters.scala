@@ -44,6 +44,11 @@ private[dagopt] final class Counters {
     while (value > known && !max.compareAndSet(known, value)) known = max.get
   }
 
+  /** What an operator wants to know when the application has ended. */
+  def summary: String =
+    s"dagopt at the end: ${taskSetsSeen.get} task sets seen, ${taskSetsHeld.get} held, " +
+      s"${groupsLaunched.get} groups launched, ${fallbacks.get} released without an answer"
+
   def toSeq: Seq[(String, Long)] = Seq(
     "task_sets_seen" -> taskSetsSeen.get,
     "task_sets_held" -> taskSetsHeld.get,

@@ -28,6 +28,8 @@ private[dagopt] final class Reports(counters: Counters, switch: Switch) {
   private val asked = new ConcurrentHashMap[Long, CompletableFuture[JsonNode]]()
   private val ids = new AtomicLong()
   @volatile var planner: PlannerProcess = _
+  /** `spark.dagopt.mode`, once it is known. */
+  @volatile var mode: String = _
 
   def arrived(id: Long, body: JsonNode): Unit = {
     val waiting = asked.remove(id)
@@ -39,6 +41,7 @@ private[dagopt] final class Reports(counters: Counters, switch: Switch) {
       case o: ObjectNode => o
       case _ => Wire.mapper.createObjectNode()
     }
+    if (mode != null) body.put("mode", mode)
     val gate = body.putObject("gate")
     counters.toSeq.foreach { case (name, value) => gate.put(name, value) }
     gate.put("off_reason", switch.reason)

@@ -7,6 +7,8 @@ import java.util.Locale
 import scala.collection.mutable
 import scala.util.control.NonFatal
 
+import org.apache.commons.text.similarity.LevenshteinDistance
+
 import org.apache.spark.SparkConf
 import org.apache.spark.network.util.JavaUtils
 
@@ -108,9 +110,18 @@ private[dagopt] object DagoptConf {
     def onlyKnown(): Unit =
       conf.getAll.toSeq.sorted.foreach { case (key, value) =>
         if (key.startsWith(Prefix) && !Keys.contains(key.stripPrefix(Prefix))) {
-          bad(key.stripPrefix(Prefix), value, s"nothing, dagopt has no such key; its keys: ${Keys.init.mkString(", ")}")
+          throw new Invalid(s"$key is '$value': dagopt has no such key; ${hint(key.stripPrefix(Prefix))}")
         }
       }
+
+    /** The key that was probably meant, or all that there are. */
+    private def hint(name: String): String = {
+      def edits(key: String): Int =
+        LevenshteinDistance.getDefaultInstance.apply(name.toLowerCase(Locale.ROOT), key.toLowerCase(Locale.ROOT))
+      val near = Keys.init.minBy(edits)
+      if (edits(near) <= near.length / 3) s"did you mean $Prefix$near?"
+      else s"its keys: ${Keys.init.mkString(", ")}"
+    }
 
     private def read[A](key: String, default: String, allowed: String)(f: String => Option[A]): A = {
       val value = conf.get(Prefix + key, default).trim

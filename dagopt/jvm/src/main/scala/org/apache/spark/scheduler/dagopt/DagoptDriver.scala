@@ -38,7 +38,11 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       switch.isStopping = () => sc.isStopped
       Dagopt.current = reports
       conf = DagoptConf.parse(sc.conf)
-      if (conf.mode == "off" || !conf.groupingEnabled && conf.boundary == "never") switch.silence("switched off by the configuration")
+      reports.mode = conf.mode
+      if (conf.mode == "off") switch.silence("spark.dagopt.mode is off")
+      else if (!conf.groupingEnabled && conf.boundary == "never") {
+        switch.silence("spark.dagopt.grouping.enabled is false and spark.dagopt.boundary is never")
+      }
       else {
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
         switch.onOff(new Runnable { def run(): Unit = planner.close() })
@@ -76,12 +80,15 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     planner.send(Messages.hello(appId, conf, opened.concurrency.whyNot))
     fetches = new Fetches(opened, planner)
     reports.planner = planner
+    gpuStages.cpuLimit = opened.cpuLimit
     tap.open(opened)
     scheduler.synchronized {
       field.set(scheduler, new GateBuilder(field.get(scheduler).asInstanceOf[SchedulableBuilder], opened))
     }
     opened.start()
     gate = opened
+    logInfo(s"dagopt ${BuildInfo.version} for Spark ${BuildInfo.sparkMinor} runs: mode ${conf.mode}, " +
+      s"planner ${conf.plannerCommand.mkString(" ")}")
     early.synchronized {
       early.forEach(answer => opened.answer(answer))
       early.clear()
@@ -112,6 +119,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
 
   override def shutdown(): Unit =
     try {
+      if (gate != null) logInfo(counters.summary)
       switch.silence("the application has ended")
       if (gpuStages != null && (GpuStages.current eq gpuStages)) GpuStages.current = null
       if (planner != null) planner.close()

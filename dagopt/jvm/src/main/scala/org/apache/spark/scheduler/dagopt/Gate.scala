@@ -1,6 +1,5 @@
 package org.apache.spark.scheduler.dagopt
 
-import java.util.Properties
 import java.util.concurrent._
 
 import scala.jdk.CollectionConverters._
@@ -8,17 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.resource.ResourceProfile
-import org.apache.spark.scheduler.{Pool, Schedulable, SchedulableBuilder, StageInfo, TaskSchedulerImpl, TaskSetManager}
-
-/** Shows every task set to the gate, after Spark's own builder has put it into its pool. */
-private[dagopt] final class GateBuilder(original: SchedulableBuilder, gate: Gate) extends SchedulableBuilder {
-  override def rootPool: Pool = original.rootPool
-  override def buildPools(): Unit = original.buildPools()
-  override def addTaskSetManager(manager: Schedulable, properties: Properties): Unit = {
-    original.addTaskSetManager(manager, properties)
-    gate.submitted(manager)
-  }
-}
+import org.apache.spark.scheduler.{Schedulable, StageInfo, TaskSchedulerImpl, TaskSetManager}
 
 /**
  * Holds the tasks of a task set until the planner says when each may start.
@@ -47,8 +36,10 @@ private[dagopt] final class Gate(
 
   private val inputs = new Inputs(sc, scheduler)
   val concurrency = new Concurrency(sc, scheduler, conf.slotsPerCore)
+  val cpuLimit = new CpuLimit(scheduler)
   private val sets = new ConcurrentHashMap[SetKey, HeldSet]()
   @volatile private var ready = false
+  @volatile private var holdFrom = 0
   @volatile private var lastStage = -1
   /** Stages that served to warm up: the first one, and the first that reads a shuffle. */
   private var lookedAt = 0
@@ -71,7 +62,7 @@ private[dagopt] final class Gate(
     summing.prestartAllCoreThreads()
     post("loading dagopt's classes")(WarmUp.run())
     timer.scheduleWithFixedDelay(
-      new Runnable { def run(): Unit = switch.guard("the watchdog")(watchdog.tick(System.nanoTime())) },
+      new Runnable { def run(): Unit = switch.guard("the watchdog") { cpuLimit.refill(); watchdog.tick(System.nanoTime()) } },
       Watchdog.PeriodMs, Watchdog.PeriodMs, TimeUnit.MILLISECONDS)
   }
 
@@ -92,7 +83,7 @@ private[dagopt] final class Gate(
     val beginCpuNs = counters.cpuNs()
     switch.guard("holding a task set") {
       schedulable match {
-        case manager: TaskSetManager if !switch.isOff => consider(manager)
+        case manager: TaskSetManager if !switch.isOff => if (!cpuLimit.took(manager)) consider(manager)
         case _ =>
       }
     }
@@ -130,8 +121,8 @@ private[dagopt] final class Gate(
 
   private def follow(manager: TaskSetManager, stage: StageInfo, lineage: Lineage): Unit = {
     val key = SetKey(manager.stageId, manager.taskSet.stageAttemptId)
-    val set = new HeldSet(key, manager, conf.mode == "on", stage, System.currentTimeMillis(),
-      concurrency.canRaise)
+    val holds = conf.mode == "on" && manager.numTasks >= holdFrom
+    val set = new HeldSet(key, manager, holds, stage, System.currentTimeMillis(), concurrency.canRaise)
     lastStage = math.max(lastStage, key.stage)
     if (set.holds) {
       set.lists = PendingLists.take(manager.pendingTasks)
@@ -184,6 +175,7 @@ private[dagopt] final class Gate(
 
   private def act(answer: Answer): Unit = answer match {
     case Answer.Ready => ready = true
+    case Answer.HoldFrom(numTasks) => holdFrom = numTasks
     case Answer.Plan(key, action, tasksPerCore, order, _) =>
       // A plan that comes when its set was given back already was missed, and stays so.
       heldSet(key).foreach { set =>
@@ -287,17 +279,8 @@ private[dagopt] final class Gate(
       }
     }
 
-  /**
-   * While nothing was pending Spark let the locality level run down to ANY. It starts again at the
-   * best one; not while tasks are pinned, since Spark would then wait `spark.locality.wait` for
-   * their executors before it offers the others a core.
-   */
-  private def resetLocality(set: HeldSet): Unit =
-    if (set.pins.isEmpty) {
-      val manager = set.manager
-      manager.recomputeLocality()
-      manager.resetDelayScheduleTimer(manager.myLocalityLevels.headOption)
-    }
+  /** Not while tasks are pinned: Spark would then wait `spark.locality.wait` for their executors first. */
+  private def resetLocality(set: HeldSet): Unit = if (set.pins.isEmpty) PendingLists.resetLocality(set.manager)
 
   /** Gives all that is held back to Spark: by `rank`, or in Spark's own order. */
   private def giveBack(set: HeldSet, rank: Array[Int]): Unit =
@@ -342,7 +325,8 @@ private[dagopt] final class Gate(
   }
 
   /** Dagopt goes off: every set is Spark's again. Any thread. */
-  def releaseAll(why: String): Unit =
+  def releaseAll(why: String): Unit = {
+    cpuLimit.releaseAll()
     try timer.execute(new Runnable {
       // Not guarded by the switch, which is off already: each set has to get its chance.
       def run(): Unit = all.foreach { set =>
@@ -354,6 +338,7 @@ private[dagopt] final class Gate(
         sets.remove(set.key)
       }
     }) catch { case _: RejectedExecutionException => }
+  }
 
   /** Pins of tasks that were started are done with. Tasks whose executor did not start them in
    * time, or has gone, may run anywhere. */

@@ -36,17 +36,19 @@ private[dagopt] final class TaskSums {
   var warmReadMs = 0L
   var warmWriteNs = 0L
 
-  def add(info: TaskInfo, metrics: TaskMetrics): Unit = {
+  /** @param cpus of the task */
+  def add(info: TaskInfo, metrics: TaskMetrics, cpus: Double): Unit = {
+    val ranMs = RunTime.ms(metrics, cpus)
     tasks += 1
     heldMs += info.duration
-    runMs += metrics.executorRunTime
+    runMs += ranMs
     val startedMs = info.accumulables.filter(a => a.name.exists(TaskSums.Starts)).flatMap(_.update).collect {
       case ms: Long => math.max(0L, ms)
     }.sum
     startMs += startedMs
     if (startedMs == 0) {
       warmTasks += 1
-      warmRunMs += metrics.executorRunTime
+      warmRunMs += ranMs
       warmReadMs += metrics.shuffleReadMetrics.fetchWaitTime
       warmWriteNs += metrics.shuffleWriteMetrics.writeTime
     }
@@ -60,25 +62,30 @@ private[dagopt] final class TaskSums {
 
 private[dagopt] object TaskSums {
   /** Spark's metrics of operators that run Python, in ms; they have no names in code that are public. */
-  private val Starts: Set[String] = Set("time to start Python workers", "time to initialize Python workers")
+  private val Starts: Set[String] = Set("time to start Python workers")
 }
 
 /**
  * Adds up what the stages of GPU operators took, and tells the planner when a GPU stage is done.
  *
+ * @param cpusOf what a task of the resource profile with this id takes
+ *
  * '''Threads.''' `watch` and `await` on those that plan queries, the rest on the listener bus.
  */
-private[dagopt] final class GpuMeter(planner: PlannerProcess) {
+private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Double) {
   private final class Slice(val id: Long, val slice: Int, val parts: GpuParts) {
-    val cpu = new TaskSums
-    val gpu = new TaskSums
-    val rest = new TaskSums
+    /** Since they were last told: an RDD may be computed by several jobs. */
+    var cpu = new TaskSums
+    var gpu = new TaskSums
+    var rest = new TaskSums
   }
+
+  private final case class Watched(cpus: Double, sums: Seq[(Slice, TaskSums)])
 
   private val byShuffle = GpuMeter.bounded[Int, Slice]
   private val byRdd = GpuMeter.bounded[Int, Slice]
   private val byBehind = GpuMeter.bounded[Int, Slice]
-  private val byStage = GpuMeter.bounded[Int, (Slice, TaskSums)]
+  private val byStage = GpuMeter.bounded[Int, Watched]
   private val told = new ConcurrentHashMap[Long, CountDownLatch]()
 
   def watch(id: Long, slice: Int, parts: GpuParts): Unit = synchronized {
@@ -95,39 +102,41 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess) {
     if (latch != null) latch.await(timeoutMs, TimeUnit.MILLISECONDS)
   }
 
+  /** A stage may be the GPU part of one operator, or what follows it, and the CPU part of the next one. */
   def submitted(stage: StageInfo): Unit = synchronized {
     if (!byRdd.isEmpty) {
-      val cpuOf = stage.shuffleDepId.map(byShuffle.get).orNull
-      if (cpuOf != null) byStage.put(stage.stageId, (cpuOf, cpuOf.cpu))
-      else {
-        val gpuOf = first(stage, byRdd)
-        val restOf = first(stage, byBehind)
-        if (gpuOf != null) byStage.put(stage.stageId, (gpuOf, gpuOf.gpu))
-        // Other rows may be read in the same stage; then its tasks tell nothing.
-        else if (restOf != null && restOf.parts.total == stage.numTasks) byStage.put(stage.stageId, (restOf, restOf.rest))
-      }
+      val cpuOf = stage.shuffleDepId.flatMap(shuffle => Option(byShuffle.get(shuffle)))
+      val gpuOf = first(stage, byRdd)
+      // Other rows may be read in the same stage; then its tasks tell nothing.
+      val restOf = first(stage, byBehind).filter(_.parts.total == stage.numTasks)
+      val sums = cpuOf.map(of => (of, of.cpu)) ++ gpuOf.map(of => (of, of.gpu)) ++ restOf.map(of => (of, of.rest))
+      if (sums.nonEmpty) byStage.put(stage.stageId, Watched(cpusOf(stage.resourceProfileId), sums.toSeq))
     }
   }
 
-  private def first(stage: StageInfo, from: JMap[Int, Slice]): Slice = {
-    val found = stage.rddInfos.find(rdd => from.containsKey(rdd.id))
-    found.map(rdd => from.get(rdd.id)).orNull
-  }
+  private def first(stage: StageInfo, from: JMap[Int, Slice]): Option[Slice] =
+    stage.rddInfos.find(rdd => from.containsKey(rdd.id)).map(rdd => from.get(rdd.id))
 
   def taskEnded(stage: Int, info: TaskInfo, metrics: TaskMetrics): Unit = synchronized {
     val found = byStage.get(stage)
-    if (found != null && info.successful && metrics != null) found._2.add(info, metrics)
+    if (found != null && info.successful && metrics != null) {
+      found.sums.foreach { case (_, sums) => sums.add(info, metrics, found.cpus) }
+    }
   }
 
   def completed(stage: StageInfo): Unit = synchronized {
     val found = byStage.remove(stage.stageId)
-    if (found != null && stage.failureReason.isEmpty && (found._2 eq found._1.rest)) {
-      planner.send(Messages.restDone(found._1.id, found._2))
-    } else if (found != null && stage.failureReason.isEmpty && (found._2 eq found._1.gpu)) {
-      val slice = found._1
-      planner.send(Messages.sliceDone(slice.id, slice.slice, slice.parts, slice.cpu, slice.gpu))
-      val latch = told.remove(slice.id)
-      if (latch != null) latch.countDown()
+    if (found != null && stage.failureReason.isEmpty) found.sums.foreach { case (slice, sums) =>
+      if (sums eq slice.rest) {
+        planner.send(Messages.restDone(slice.id, sums))
+        slice.rest = new TaskSums
+      } else if (sums eq slice.gpu) {
+        planner.send(Messages.sliceDone(slice.id, slice.slice, slice.parts, slice.cpu, slice.gpu))
+        slice.cpu = new TaskSums
+        slice.gpu = new TaskSums
+        val latch = told.remove(slice.id)
+        if (latch != null) latch.countDown()
+      }
     }
   }
 }

@@ -39,9 +39,11 @@ private[spark] final case class GpuQuestion(
  * @param before whether an identity shuffle stands before the GPU part of each slice
  * @param after whether one stands behind it
  * @param askAgain the first slice runs at once, to be measured, and the rest is asked about again
+ * @param maxCpuTasks how many tasks in front of the GPU parts may be active before one of a later slice
+ *                    than the first is; 0 for any number
  */
 private[spark] final case class GpuForm(
-    id: Long, slices: Seq[Int], before: Boolean, after: Boolean, askAgain: Boolean)
+    id: Long, slices: Seq[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int)
 
 /**
  * Asks the planner in which form GPU operators run. In doubt they run as Spark would run them: the
@@ -60,7 +62,9 @@ private[dagopt] final class GpuStages(
 
   private val ids = new AtomicLong()
   private val asked = new ConcurrentHashMap[Long, CompletableFuture[Answer.Form]]()
-  val meter = new GpuMeter(planner)
+  /** Null before the gate is there, and so before any query. */
+  @volatile var cpuLimit: CpuLimit = _
+  val meter = new GpuMeter(planner, cpusOf)
 
   switch.onOff(new Runnable { def run(): Unit = asked.values.forEach(a => a.complete(null)) })
 
@@ -124,14 +128,21 @@ private[dagopt] final class GpuStages(
   }
 
   private def checked(answer: Answer.Form, question: GpuQuestion): GpuForm = {
-    val form = GpuForm(answer.id, answer.slices.toSeq, answer.before, answer.after, answer.askAgain)
+    val form = GpuForm(answer.id, answer.slices.toSeq, answer.before, answer.after, answer.askAgain,
+      answer.maxCpuTasks)
     val whole = form.slices.map(_.toLong).sum == question.numPartitions && form.slices.forall(_ > 0)
     // Slices without a shuffle at their end would run in one stage, and hold each other up.
-    if (!whole || form.slices.length > 1 && !(form.before && form.after)) {
+    // A form that asks again leaves something to ask about, and so comes to an end.
+    val wrong = form.slices.length > 1 && !(form.before && form.after) || form.askAgain && form.slices.length < 2
+    if (!whole || wrong) {
       switch.turnOff(s"the planner answered nonsense: slices ${form.slices.mkString(", ")} of ${question.numPartitions} partitions")
       GpuStages.fused(answer.id, question.numPartitions)
     } else form
   }
+
+  private def cpusOf(profile: Int): Double =
+    if (profile == ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID) defaultCpus
+    else GpuStages.cpusOf(sc.resourceProfileManager.resourceProfileFromId(profile), defaultCpus)
 
   private def defaultCpus: Double = sc.taskScheduler match {
     case scheduler: TaskSchedulerImpl => TaskCpus.ofDefaultTask(scheduler)
@@ -174,8 +185,12 @@ private[spark] object GpuStages {
     _.formOf(question))
 
   /** The RDD and the shuffles of a slice, from which its measures are told. Never throws. */
-  def measure(id: Long, slice: Int, parts: GpuParts): Unit =
-    guarded("measuring a GPU stage", ())(_.meter.watch(id, slice, parts))
+  def measure(form: GpuForm, slice: Int, parts: GpuParts): Unit = guarded("measuring a GPU stage", ()) { stages =>
+    stages.meter.watch(form.id, slice, parts)
+    if (form.maxCpuTasks > 0 && stages.cpuLimit != null) {
+      stages.cpuLimit.watch(form.id, parts.before, form.maxCpuTasks)
+    }
+  }
 
   /** What `dagopt.explain` shows of a GPU stage. */
   def preview(question: GpuQuestion): ObjectNode = {
@@ -194,11 +209,15 @@ private[spark] object GpuStages {
 
   def failed(what: String, cause: Throwable): Unit = { val stages = current; if (stages != null) stages.failed(what, cause) }
 
+  /** What a task of the profile takes. */
+  private[dagopt] def cpusOf(profile: ResourceProfile, defaultCpus: Double): Double =
+    profile.taskResources.get(ResourceProfile.CPUS).fold(defaultCpus)(_.amount)
+
   /** A number for the text of a physical plan, the same in every run. */
   def number(plan: String): String = SqlPlans.number(plan)
 
   def fused(id: Long, numPartitions: Int): GpuForm =
-    GpuForm(id, Seq(numPartitions), before = false, after = false, askAgain = false)
+    GpuForm(id, Seq(numPartitions), before = false, after = false, askAgain = false, maxCpuTasks = 0)
 
   private def guarded[A](what: String, default: A)(body: GpuStages => A): A = {
     val stages = current

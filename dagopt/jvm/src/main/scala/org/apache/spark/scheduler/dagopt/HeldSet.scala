@@ -16,7 +16,8 @@ import org.apache.spark.scheduler.{StageInfo, TaskSetManager}
  * '''Threads.''' Fields below belong to the gate's thread, except where said. Nothing but
  * [[PendingLists]] touches the manager's lists, always under the scheduler's lock.
  *
- * @param holds false in mode explain: the planner is told and answers, and nothing is held
+ * @param holds false in mode explain, and where the planner said that it would pass the set anyway: the
+ *              planner is told and answers, and nothing is held
  */
 private[dagopt] final class HeldSet(
     val key: SetKey,

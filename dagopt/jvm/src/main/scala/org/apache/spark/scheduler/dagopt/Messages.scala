@@ -123,7 +123,7 @@ private[dagopt] object Messages {
       preview: Boolean): Array[Byte] =
     Wire.line("gpu_stage", 1024) { json =>
       val requests = asked.profile.taskResources
-      val cpus = requests.get(ResourceProfile.CPUS).fold(defaultCpus)(_.amount)
+      val cpus = GpuStages.cpusOf(asked.profile, defaultCpus)
       json.writeNumberField("time_ms", System.currentTimeMillis())
       json.writeNumberField("id", id)
       json.writeStringField("signature", asked.signature)

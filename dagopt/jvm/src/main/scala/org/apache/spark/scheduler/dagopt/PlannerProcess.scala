@@ -1,6 +1,6 @@
 package org.apache.spark.scheduler.dagopt
 
-import java.io.{BufferedReader, File, InputStream, InputStreamReader}
+import java.io.{File, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.{LinkedBlockingQueue, TimeUnit}
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
@@ -101,7 +101,7 @@ private[dagopt] final class PlannerProcess(
   private def readAnswers(): Unit = {
     val why =
       try {
-        val lines = new Lines(process.getInputStream, MaxLineBytes)
+        val lines = new Lines(process.getInputStream, MaxLineBytes, cuts = false)
         while (lines.next()) {
           lineNs = System.nanoTime()
           if (lines.length > 0) onAnswer(Wire.parse(lines.buffer, lines.length))
@@ -125,13 +125,17 @@ private[dagopt] final class PlannerProcess(
   }
 
   private def readErrors(): Unit = {
-    val lines = new BufferedReader(new InputStreamReader(process.getErrorStream, UTF_8))
-    var line = lines.readLine()
-    while (line != null) {
-      if (line.trim.nonEmpty) lastErrorLine = line.take(300)
-      logInfo(s"dagopt planner: $line")
-      line = lines.readLine()
+    val lines = new Lines(process.getErrorStream, MaxErrorLineBytes, cuts = true)
+    def tell(): Unit = {
+      val line = new String(lines.buffer, 0, lines.length, UTF_8)
+      if (line.trim.nonEmpty) {
+        lastErrorLine = line.take(300)
+        logInfo(s"dagopt planner: $line")
+      }
     }
+    while (lines.next()) tell()
+    // The last words of a process that dies need not end in a newline.
+    tell()
   }
 
   /** One that hangs does not see the end of its stdin, and `close` may have no time to wait for it. */
@@ -158,18 +162,22 @@ private[dagopt] object PlannerProcess {
   private val MaxQueuedBytes = 128L * 1024 * 1024
   /** A plan that orders a million tasks takes 8 MB. */
   private val MaxLineBytes = 64 * 1024 * 1024
+  private val MaxErrorLineBytes = 8 * 1024
   private val CloseWaitMs = 300L
   private val Stop = new Array[Byte](0)
 
-  /** Lines of bytes; one that is longer than `maxBytes` is nonsense, not a way to fill the heap. */
-  private final class Lines(in: InputStream, maxBytes: Int) {
+  /**
+   * Lines of bytes. One that is longer than `maxBytes` is no way to fill the heap: it is cut to
+   * that, or it is nonsense.
+   */
+  private final class Lines(in: InputStream, maxBytes: Int, cuts: Boolean) {
     private val chunk = new Array[Byte](64 * 1024)
     private var from = 0
     private var until = 0
     var buffer = new Array[Byte](1024)
     var length = 0
 
-    /** Reads the next line into `buffer`; false at the end of the stream. */
+    /** Reads the next line into `buffer`; false at the end of the stream, with what is left in it. */
     def next(): Boolean = {
       length = 0
       while (true) {
@@ -187,8 +195,9 @@ private[dagopt] object PlannerProcess {
       false
     }
 
-    private def append(count: Int): Unit = {
-      if (length + count > maxBytes) throw new Nonsense(s"a line of more than $maxBytes bytes")
+    private def append(found: Int): Unit = {
+      if (length + found > maxBytes && !cuts) throw new Nonsense(s"a line of more than $maxBytes bytes")
+      val count = math.min(found, maxBytes - length)
       if (length + count > buffer.length) {
         buffer = java.util.Arrays.copyOf(buffer, math.max(length + count, math.min(buffer.length * 2, maxBytes)))
       }

@@ -113,6 +113,7 @@ private[dagopt] final class Tap(
     meter.taskEnded(event.stageId, event.taskInfo, event.taskMetrics)
     val set = known(event.stageId, event.stageAttemptId)
     if (set != null) set.tell(planner, Messages.taskEnded(set.key, event.taskInfo, event.taskMetrics))
+    if (gate != null) gate.cpuLimit.refill()
   }
 
   override def onStageCompleted(event: SparkListenerStageCompleted): Unit = guard {

@@ -14,6 +14,8 @@ private[dagopt] sealed trait Answer
 
 private[dagopt] object Answer {
   case object Ready extends Answer
+  /** Task sets with fewer tasks need not wait for their plan. */
+  final case class HoldFrom(numTasks: Int) extends Answer
   final case class Pong(seq: Long) extends Answer
   /** @param order null, or every task of the set, the first to start first */
   final case class Plan(key: SetKey, action: String, tasksPerCore: Int, order: Array[Int], reason: String)
@@ -29,7 +31,8 @@ private[dagopt] object Answer {
    * @param body in answer to a preview, what there is to show; else null
    */
   final case class Form(
-      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, body: JsonNode)
+      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int,
+      body: JsonNode)
       extends Answer
 }
 
@@ -112,6 +115,7 @@ private[dagopt] object Wire {
     }
     fields.text("type") match {
       case "ready" => Answer.Ready
+      case "hold_from" => Answer.HoldFrom(fields.int("num_tasks"))
       case "pong" => Answer.Pong(fields.whole("seq"))
       case "plan" => Answer.Plan(fields.key, fields.text("action"), fields.perCore, fields.order,
         fields.textOr("reason", ""))
@@ -124,7 +128,7 @@ private[dagopt] object Wire {
       case "release" => Answer.Release(fields.key, fields.textOr("reason", ""))
       case "report" => Answer.Report(fields.whole("id"), fields.body)
       case "form" => Answer.Form(fields.whole("id"), fields.sizes, fields.flag("boundary_before"),
-        fields.flag("boundary_after"), fields.flag("ask_again"), fields.body)
+        fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("max_cpu_tasks", 0), fields.body)
       case other => throw new Nonsense(s"message type '$other'")
     }
   }
@@ -151,6 +155,7 @@ private[dagopt] object Wire {
       case n if n.isValidInt => n.toInt
       case _ => bad(name, "a 32-bit number")
     }
+    def intOr(name: String, default: Int): Int = if (scalars.get(name) == null) default else int(name)
     def number(name: String): Double = scalars.get(name) match {
       case n: Long => n.toDouble
       case d: Double if !d.isNaN && !d.isInfinite => d

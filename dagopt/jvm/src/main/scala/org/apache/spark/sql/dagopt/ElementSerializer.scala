@@ -33,7 +33,7 @@ private final class ElementSerializerInstance(others: SerializerInstance) extend
         case other =>
           val bytes = others.serialize[Any](other)
           out.writeInt(-bytes.remaining - 1)
-          out.write(bytes.array, bytes.arrayOffset + bytes.position, bytes.remaining)
+          out.write(bytes.array, bytes.arrayOffset + bytes.position(), bytes.remaining())
       }
       this
     }

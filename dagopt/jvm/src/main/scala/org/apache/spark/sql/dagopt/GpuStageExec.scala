@@ -1,5 +1,7 @@
 package org.apache.spark.sql.dagopt
 
+import scala.collection.mutable
+
 import org.apache.spark.rdd.{RDD, UnionRDD}
 import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuStages}
@@ -81,17 +83,20 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     if (profile.isEmpty || !GpuStages.isOn || !IdentityShuffle.isPossible || !SliceRDD.isPossible) computed(rows)
     else {
       val question = this.question(count, Profiles.conflict(rows, profile.get))
-      val form = GpuStages.formOf(question)
-      if (!form.askAgain) run(rows, 0, form)
-      else {
-        val probed = form.slices.head
-        val first = slice(rows, 0, probed, 0, form)
+      var form = GpuStages.formOf(question)
+      var from = 0
+      val measured = mutable.Buffer.empty[RDD[InternalRow]]
+      while (form.askAgain) {
+        val until = from + form.slices.head
+        val first = slice(rows, from, until, 0, form)
         first.shuffle.foreach(_.runNow())
         GpuStages.awaitMeasured(form.id)
-        val rest = run(rows, probed, GpuStages.formOf(
-          question.copy(numPartitions = count - probed, follows = FirstSlice +: above.operators)))
-        new UnionRDD(sparkContext, Seq(first.rows, rest))
+        measured += first.rows
+        from = until
+        val follows = measured.map(_ => FirstSlice).toSeq ++ above.operators
+        form = GpuStages.formOf(question.copy(numPartitions = count - from, follows = follows))
       }
+      union(measured.toSeq ++ run(rows, from, form))
     }
   }
 
@@ -105,11 +110,13 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     above.setting, mustSplit)
 
   /** The partitions from `from` on in a form, which is one for all of them. */
-  private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): RDD[InternalRow] = {
+  private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): Seq[RDD[InternalRow]] = {
     val starts = form.slices.scanLeft(from)(_ + _)
-    val slices = form.slices.indices.map(i => slice(rows, starts(i), starts(i + 1), i, form).rows)
-    if (slices.length == 1) slices.head else new UnionRDD(sparkContext, slices)
+    form.slices.indices.map(i => slice(rows, starts(i), starts(i + 1), i, form).rows)
   }
+
+  private def union(parts: Seq[RDD[InternalRow]]): RDD[InternalRow] =
+    if (parts.length == 1) parts.head else new UnionRDD(sparkContext, parts)
 
   private def slice(rows: RDD[InternalRow], from: Int, until: Int, index: Int, form: GpuForm): Slice = {
     val total = rows.getNumPartitions
@@ -130,13 +137,13 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     val behind = IdentityShuffle.Names(None, if (above.sharesStage) None else Some(named("rest")))
     val after = if (form.after) shuffled(results, output, behind) else None
     val parts = GpuParts(results.id, before.fold(-1)(_.id), after.fold(-1)(_.id), after.fold(-1)(_.rows.id), total)
-    GpuStages.measure(form.id, index, parts)
+    GpuStages.measure(form, index, parts)
     Slice(after.fold(results)(_.rows), after)
   }
 }
 
 private[dagopt] object GpuStageExec {
-  /** Stands for the union with it among the operators that follow the rest. */
+  /** Stands for the union with it among the operators that follow the rest, once for each that was measured. */
   private val FirstSlice = "the first slice"
 
   /** @param shuffle the one that it ends in, if it does */

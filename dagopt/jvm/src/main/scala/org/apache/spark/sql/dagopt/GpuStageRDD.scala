@@ -37,7 +37,7 @@ private[dagopt] final class GpuStageRDD[A: ClassTag](
       else try Some(shuffleOf(front)) catch {
         case t: Throwable => GpuStages.failed("inserting a shuffle", t); None
       }
-    GpuStages.measure(form.id, 0, GpuParts(id, shuffle.fold(-1)(_.shuffleId), -1, -1, front.getNumPartitions))
+    GpuStages.measure(form, 0, GpuParts(id, shuffle.fold(-1)(_.shuffleId), -1, -1, front.getNumPartitions))
     Seq(shuffle.getOrElse(new OneToOneDependency(front)))
   }
 
