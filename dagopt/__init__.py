@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from dagopt.spark.profiles import gpu_profile
     from dagopt.spark.rdd import gpu_stage
     from dagopt.spark.session import configure, report
+    from dagopt.spark.udf import gpu_udf
 
-__all__ = ["array_module", "configure", "device", "explain", "gpu_profile", "gpu_stage", "report"]
+__all__ = [
+    "array_module",
+    "configure",
+    "device",
+    "explain",
+    "gpu_profile",
+    "gpu_stage",
+    "gpu_udf",
+    "report",
+]
 
 __version__ = "0.1.0"
 
@@ -33,6 +43,7 @@ _MODULES = {
     "explain": "explain",
     "gpu_profile": "profiles",
     "gpu_stage": "rdd",
+    "gpu_udf": "udf",
     "report": "session",
 }
 

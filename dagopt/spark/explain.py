@@ -55,7 +55,8 @@ def explain(frame: DataFrame) -> Explanation:
         has for each operator its ``name``, ``num_partitions``, ``form`` (``fused`` as Spark would run
         it, ``split``, ``sliced``, or ``probe`` where a first slice is measured), ``slices``
         (partitions of each), ``boundary_before``, ``boundary_after``, ``stages`` (``operators``, and
-        ``profile``, None for CPU slots; of every slice alike), ``bytes_across`` the boundaries,
+        ``profile``, None for CPU slots; of every slice alike), ``has_cpu_form`` (whether its
+        functions came with ``cpu_only``, see :func:`dagopt.gpu_udf`), ``bytes_across`` the boundaries,
         ``predicted_s``, ``stock_s`` as Spark would run it (all three None where costs are not known
         yet), and ``reason``.
 

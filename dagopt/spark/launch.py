@@ -16,7 +16,7 @@ from pathlib import Path
 from dagopt.errors import InputError, UnsupportedError
 from dagopt.spark.concurrency import raise_slots, takes_whole_cpus
 from dagopt.spark.conf import PREFIX, check_conf, option_values, value_of
-from dagopt.spark.jar import JVM_DIR, jar_path, minor_of, numbers_of
+from dagopt.spark.jar import JVM_DIR, jar_path, minor_of
 
 PLUGIN = "org.apache.spark.scheduler.dagopt.DagoptPlugin"
 EXTENSION = "org.apache.spark.sql.dagopt.DagoptExtensions"
@@ -98,7 +98,7 @@ def launch_conf(
     on_master = master or have.get("spark.master", "")
     conf = {
         **_plugin_conf(jar, have, on_master, cluster_mode=cluster_mode),
-        **_extension_conf(have, spark_version),
+        **_extension_conf(have),
         **conf,
     }
     notes: tuple[str, ...] = ()
@@ -175,10 +175,11 @@ def _plugin_conf(
     return conf
 
 
-def _extension_conf(have: Mapping[str, str], spark_version: str) -> dict[str, str]:
-    """The planner strategy for GPU operators, behind the user's own extensions."""
-    if numbers_of(minor_of(spark_version)) < (4, 0):  # no operator of SQL takes a profile
-        return {}
+def _extension_conf(have: Mapping[str, str]) -> dict[str, str]:
+    """The planner strategy for GPU operators, behind the user's own extensions.
+
+    Also where no boundary may be put: it gives functions their profiles, see ``dagopt.gpu_udf``, and where a hint asks.
+    """
     extensions = _items(have.get("spark.sql.extensions"))
     ours = [] if EXTENSION in extensions else [EXTENSION]
     return {"spark.sql.extensions": ",".join([*extensions, *ours])}

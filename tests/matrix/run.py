@@ -6,8 +6,9 @@
 
 For each Spark: compiles the jar, runs `smoke.py` without dagopt, and with it on a local cluster of two
 executors with one core each, and checks that the rows are the same, that tasks were held and started as the
-planner said, on the executors that it said, and that more of them ran at once than there are cores. From
-Spark 4.0 on also `gpu_scenarios.py`, some of it: the rows of GPU operators behind an inserted shuffle.
+planner said, on the executors that it said, and that more of them ran at once than there are cores. Also
+`gpu_udf_scenarios.py` and, from Spark 4.0 on, `gpu_scenarios.py`, some of each: the rows of GPU operators
+behind an inserted shuffle.
 """
 
 from __future__ import annotations
@@ -143,20 +144,7 @@ def gpu_stages(spark: Spark, directory: Path) -> str:
         FailedError: rows differ from those without a profile, or CPU operators held a GPU.
     """
     names = ["plain", "nested", "followed", "numbered"]
-    base = {
-        **BASE_CONF,
-        **gpu_conf(directory, cores=3),
-        "spark.dagopt.boundary": "always",
-        "spark.dagopt.planner.timeout": "60s",
-        "spark.dagopt.slotsPerCore": "1",
-    }
-    conf = {**base, **submit_conf(spark.version, base=base)}
-    result = directory / "gpu.json"
-    script = Path(__file__).parent / "gpu_scenarios.py"
-    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    environment = {"PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"])}
-    run_script(spark, directory, "gpu", [str(script), str(result), *names], environment)
-    seen = json.loads(result.read_text())
+    seen = gpu_run(spark, directory, "gpu_scenarios.py", names)
     for name in names:
         for adaptive in ("true", "false"):
             found = seen[f"{name} {adaptive}"]
@@ -168,6 +156,44 @@ def gpu_stages(spark: Spark, directory: Path) -> str:
                 raise FailedError(f"GPU stage {name}, adaptive {adaptive}: CPU tasks held GPUs")
     num_split = sum(one["boundary_before"] for one in seen["report"]["gpu_stages"])
     return f"{num_split} GPU stages behind inserted shuffles"
+
+
+def gpu_udfs(spark: Spark, directory: Path) -> str:
+    """One line about functions of ``dagopt.gpu_udf``.
+
+    Raises:
+        FailedError: one held no GPU, or a function beside it did.
+    """
+    names = ["scalar", "groups", "mapped", "mapped_arrow"]
+    seen = gpu_run(spark, directory, "gpu_udf_scenarios.py", names)
+    for name in names:
+        for adaptive in ("true", "false"):
+            found = seen[f"{name} {adaptive}"]
+            rows = [str(row) for part in found["gpu"] for row in part]
+            held = all("'gpu_gpus': 1" in row for row in rows)
+            others = any(f"'{other}_gpus': 1" in row for other in ("cpu", "after") for row in rows)
+            if not rows or not held or others or not found["is_planned"]:
+                raise FailedError(f"gpu_udf {name}, adaptive {adaptive}: {found}")
+    return f"{len(names)} kinds of functions of gpu_udf under their profile"
+
+
+def gpu_run(spark: Spark, directory: Path, script_name: str, names: list[str]) -> dict[str, Any]:
+    """Runs scenarios with boundaries wherever they can be, and gives what they wrote."""
+    base = {
+        **BASE_CONF,
+        **gpu_conf(directory, cores=3),
+        "spark.dagopt.boundary": "always",
+        "spark.dagopt.planner.timeout": "60s",
+        "spark.dagopt.slotsPerCore": "1",
+    }
+    conf = {**base, **submit_conf(spark.version, base=base)}
+    result = directory / "gpu.json"
+    script = Path(__file__).parent / script_name
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    environment = {"PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"])}
+    run_script(spark, directory, script.stem, [str(script), str(result), *names], environment)
+    seen: dict[str, Any] = json.loads(result.read_text())
+    return seen
 
 
 def dropped(part: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -245,6 +271,7 @@ def prove(spark: Spark) -> None:
         on = with_dagopt(spark, directory, trace)
         lines = [json.loads(line) for line in trace.read_text().splitlines()]
         print(f"{spark.version}: same rows; {check(off, on, lines)}", flush=True)
+        print(f"{spark.version}: {gpu_udfs(spark, directory)}", flush=True)
         if spark.minor != "3.5":
             print(f"{spark.version}: same rows; {gpu_stages(spark, directory)}", flush=True)
 

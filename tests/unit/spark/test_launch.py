@@ -47,10 +47,11 @@ def test_the_extension_stands_behind_those_of_the_user() -> None:
     assert conf["spark.sql.extensions"] == f"com.example.A,com.example.B,{EXTENSION}"
 
 
-def test_there_is_no_extension_where_it_could_do_nothing() -> None:
-    assert "spark.sql.extensions" not in submit_conf("3.5.1")
-    # A hint may ask for boundaries all the same.
-    assert "spark.sql.extensions" in submit_conf("4.3.0", options={"boundary": "never"})
+def test_there_is_an_extension_wherever_a_function_may_have_a_profile() -> None:
+    assert submit_conf("3.5.1")["spark.sql.extensions"] == EXTENSION
+    never = submit_conf("4.3.0", options={"boundary": "never"})
+    assert never["spark.sql.extensions"] == EXTENSION
+    assert "spark.sql.extensions" not in submit_conf("4.3.0", options={"mode": "off"})
 
 
 def test_options_are_set_under_their_keys() -> None:

@@ -74,6 +74,8 @@ private[dagopt] final class GpuStages(
   /** Whether what is decided is done. */
   def acts: Boolean = isOn && conf.mode == "on"
 
+  def givesProfiles: Boolean = conf.mode == "on"
+
   def arrived(answer: Answer.Form): Unit = {
     val waiting = asked.remove(answer.id)
     if (waiting != null) waiting.complete(answer)
@@ -169,6 +171,9 @@ private[spark] object GpuStages {
   @volatile private[dagopt] var current: GpuStages = _
 
   def isOn: Boolean = { val stages = current; stages != null && stages.isOn }
+
+  /** Whether functions get the profiles that they were marked with, which needs no planner. */
+  def givesProfiles: Boolean = { val stages = current; stages != null && stages.givesProfiles }
 
   def acts: Boolean = { val stages = current; stages != null && stages.acts }
   /** The setting of the application. */

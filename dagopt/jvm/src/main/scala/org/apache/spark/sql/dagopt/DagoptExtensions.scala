@@ -18,8 +18,8 @@ final class DagoptExtensions extends (SparkSessionExtensions => Unit) {
     try {
       // The plugin has warned already.
       if (BuildInfo.refusal() == null) {
-        extensions.injectPlannerStrategy { _ =>
-          try new GpuStrategy catch { case t: Throwable => BuildInfo.warnOff(t.toString); new NoStrategy }
+        extensions.injectPlannerStrategy { session =>
+          try new GpuStrategy(() => session.sessionState.planner.strategies) catch { case t: Throwable => BuildInfo.warnOff(t.toString); new NoStrategy }
         }
         extensions.injectResolutionRule(_ => new BoundaryHint)
       }

@@ -34,7 +34,7 @@ object GpuExplain {
     val shown: ObjectNode =
       if (count.isEmpty) GpuStages.unknown(question, "its number of partitions is only known when it runs")
       else GpuStages.preview(question)
-    shown.put("profile", text(question.profile))
+    shown.put("profile", text(question.profile)).put("has_cpu_form", stage.hasCpuForm)
     names(shown, "front", PlanText.stage(stage.child))
     names(shown, "operators", stage.gpu.collect { case node if !node.isInstanceOf[RowsExec] => node }.reverse)
     shown.toString

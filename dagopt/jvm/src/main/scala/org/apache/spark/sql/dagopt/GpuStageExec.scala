@@ -7,7 +7,7 @@ import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuStages}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
-import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
+import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning, UnknownPartitioning}
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
 
@@ -34,10 +34,15 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   @transient private var used = false
   @transient private lazy val shuffles = new IdentityShuffle.Metrics(sparkContext)
 
-  def profile: Option[ResourceProfile] = GpuOperators.profile(gpu)
+  def profile: Option[ResourceProfile] = Marked.of(gpu).map(_.profile).orElse(GpuOperators.profile(gpu))
+
+  /** Whether its functions run on CPU slots too: the same nodes, not under the profile. */
+  def hasCpuForm: Boolean = Marked.of(gpu).exists(_.hasCpuForm)
 
   override def output: Seq[Attribute] = gpu.output
   override def producedAttributes: AttributeSet = AttributeSet(output)
+  override def requiredChildDistribution: Seq[Distribution] = lowest.requiredChildDistribution
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = lowest.requiredChildOrdering
   override def outputPartitioning: Partitioning = runner.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = runner.outputOrdering
   override lazy val metrics: Map[String, SQLMetric] = runner.metrics ++ shuffles.all
@@ -54,6 +59,8 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   private def over(node: SparkPlan): SparkPlan =
     session.withActive(gpu.transform { case _: RowsExec => node })
 
+  private def lowest: SparkPlan = gpu.find(_.children.exists(_.isInstanceOf[RowsExec])).get
+
   private def fresh(): SparkPlan = session.withActive {
     over(RowsExec(child.output, child.outputPartitioning, child.outputOrdering))
   }
@@ -62,7 +69,7 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     val node = if (used) fresh() else runner
     used = true
     node.collectLeaves().head.asInstanceOf[RowsExec].rows = rows
-    node.execute()
+    Marked.run(node)
   }
 
   /** What `dagopt learn` finds the costs of a part by. */

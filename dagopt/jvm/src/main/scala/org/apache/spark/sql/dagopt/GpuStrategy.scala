@@ -7,17 +7,21 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy}
 
 /**
- * Plans an operator that has a resource profile of its own as [[GpuStageExec]], together with those of
+ * Plans an operator that has a resource profile of its own, or functions that [[Marked]] knows, as
+ * [[GpuStageExec]], the former together with those of
  * the same profile right in front of it. Leaves alone what has none, barrier operators and streaming
  * queries; and everything while dagopt is off.
  *
  * Spark asks for the root of a plan first. There is noted what stands above each GPU operator,
  * which the operator itself cannot see.
+ *
+ * @param all the session's strategies, this one among them
  */
-private[dagopt] final class GpuStrategy extends SparkStrategy {
+private[dagopt] final class GpuStrategy(all: () => Seq[SparkStrategy]) extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] =
     try {
       plan match {
+        case operator if Marked.is(operator) => planMarked(operator)
         case _ if !GpuStages.isOn => Nil
         case ReturnAnswer(root) => Above.note(root); Nil
         case operator if GpuOperators.is(operator) && !operator.isStreaming =>
@@ -27,6 +31,24 @@ private[dagopt] final class GpuStrategy extends SparkStrategy {
         case _ => Nil
       }
     } catch { case t: Throwable => GpuStages.failed("planning a GPU stage", t); Nil }
+
+  /** Under the profile even where no planner answers: it is what the user asked for. */
+  private def planMarked(operator: LogicalPlan): Seq[SparkPlan] = {
+    val apart = operator match {
+      case eval: BaseEvalPython => UdfsApart(eval)
+      case _ => None
+    }
+    if (!GpuStages.givesProfiles || operator.isStreaming) Seq(planLater(Marked.without(operator)))
+    else if (apart.isDefined) Seq(ProjectExec(operator.output, planLater(apart.get)))
+    else {
+      val child = operator.children.head
+      Marked.node(operator, RowsExec(child.output), planBySpark)
+        .map(gpu => GpuStageExec(gpu, planLater(child), Above.of(operator))).toSeq
+    }
+  }
+
+  private def planBySpark(operator: LogicalPlan): Option[SparkPlan] =
+    all().filterNot(_.isInstanceOf[GpuStrategy]).iterator.flatMap(_(operator)).take(1).toSeq.headOption
 
   /** The operator and those of its profile in front of it, as Spark's own nodes; and what gives them rows. */
   private def chain(operator: LogicalPlan): Option[(SparkPlan, LogicalPlan)] = {
@@ -59,7 +81,7 @@ private[dagopt] final case class Above(operators: Seq[String], limited: Boolean,
 }
 
 private[dagopt] object Above {
-  private val Tag = TreeNodeTag[Above]("dagopt.above")
+  val Tag = TreeNodeTag[Above]("dagopt.above")
   val Unknown = Above(Nil, limited = false, None)
 
   def of(operator: LogicalPlan): Above = operator.getTagValue(Tag).getOrElse(Unknown)
@@ -69,7 +91,7 @@ private[dagopt] object Above {
   private def note(plan: LogicalPlan, inherited: Above): Unit = {
     val above = inherited.copy(setting = BoundaryHint.of(plan).orElse(inherited.setting))
     val here = plan match {
-      case operator if GpuOperators.is(operator) =>
+      case operator if GpuOperators.is(operator) || Marked.is(operator) =>
         operator.setTagValue(Tag, above)
         above.copy(operators = Nil)
       case _: GlobalLimit | _: LocalLimit | _: Tail | _: Offset => above.copy(limited = true)
