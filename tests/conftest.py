@@ -38,7 +38,7 @@ BASE_CONF: Mapping[str, str] = {
     "spark.executor.memory": "512m",
     "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
-    "spark.master": "local-cluster[2,1,640]",
+    "spark.master": "local-cluster[1,2,640]",
 }
 
 
