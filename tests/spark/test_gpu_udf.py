@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, RunSparkScript, run_spark
+from tests.conftest import ROOT, run_spark
 from tests.spark.gpu_cluster import gpu_conf
 
 pytestmark = pytest.mark.spark
@@ -165,51 +165,3 @@ def test_without_boundaries_a_function_still_runs(
             held = values(one["gpu"], "one" if name == "several" else "gpu_gpus")
             assert held == ({1} if has_profile else {0})
     assert found["both_forms"][0]["scalar"] == ([1] if has_profile else [-1])
-
-
-def test_wrong_arguments_and_local_mode(run_spark_script: RunSparkScript) -> None:
-    script = """
-    import pandas as pd
-    from pyspark.sql import SparkSession
-    from pyspark.sql.functions import pandas_udf
-    import dagopt
-    from dagopt.errors import InputError
-
-    spark = SparkSession.builder.getOrCreate()
-
-    @pandas_udf("long")
-    def total(ids: pd.Series) -> int:
-        return ids.sum()
-
-    @pandas_udf("long")
-    def more(ids: pd.Series) -> pd.Series:
-        return ids + 1
-
-    @pandas_udf("double")
-    def other(ids: pd.Series) -> pd.Series:
-        return ids + 1.0
-
-    profile = dagopt.gpu_profile()
-    for arguments in ((7, profile), (more, 3), (total, profile), (more, profile, 7), (more, profile, other)):
-        try:
-            dagopt.gpu_udf(*arguments)
-        except InputError as error:
-            print("error:", error)
-    print(dagopt.gpu_udf(more, profile) is more)
-    marked = dagopt.gpu_udf(more, profile, cpu_only=lambda ids: ids + 2)
-    print([row[0] for row in spark.range(3).select(marked("id")).collect()], marked.__name__)
-    """
-    ended = run_spark_script(script, conf={"spark.master": "local[2]"}).ok()
-    errors = [line for line in ended.stdout.splitlines() if line.startswith("error: gpu_udf: ")]
-    expected = (
-        "function_or_udf is a int, expected a function or a UDF",
-        "profile is a int, expected a ResourceProfile",
-        "total is a UDF of kind SQL_GROUPED_AGG_PANDAS_UDF; allowed are",
-        "cpu_only is a int, expected a function or a UDF",
-        "cpu_only is a UDF of kind and type",
-    )
-    assert len(errors) == len(expected)
-    for error, words in zip(errors, expected, strict=True):
-        assert words in error
-    assert "True\n[2, 3, 4] more\n" in ended.stdout
-    assert "local[2] has no stage-level scheduling" in ended.stdout + ended.stderr
