@@ -1,7 +1,8 @@
 """The live brain of equivalence stages: the form of each GPU stage, from what earlier ones took.
 
 ``step(event, now_s)`` is the only way in. Where nothing is known of a stage yet, its first slice
-runs alone, and the rest is decided with what that took.
+runs alone, and the rest is decided with what that took. What is known of a stage is forgotten once,
+and so measured again, if its tasks in the fused form contradict it.
 
 Operators behind the GPU operator in its stage run under its profile as well. Where their time is
 not known a shuffle in front of them is inserted if its own time is small; in front of a union
@@ -21,7 +22,7 @@ from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
 from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
-from dagopt.model.wire import Form, FromPlanner, GpuStage, RestDone, SliceDone
+from dagopt.model.wire import Form, FromPlanner, GpuStage, RestDone, SliceDone, TaskSums
 from dagopt.policy.boundary.choose_form import BoundaryDecision, BoundarySettings, choose_form
 from dagopt.units import format_s
 
@@ -84,6 +85,10 @@ class _Asked:
     name: str
     signature: str
     above: list[str]
+    num_partitions: int
+
+    known: PartitionCosts | None
+    """What was known of it."""
 
 
 @dataclass(slots=True)
@@ -134,13 +139,19 @@ class BoundaryController:
             num_hosts=max(1, event.num_hosts),
         )
         above = [operator for operator in event.above if operator != FIRST_SLICE]
-        if not event.preview:
-            self._asked[event.id] = _Asked(name=event.name, signature=event.signature, above=above)
-            while len(self._asked) > MAX_ASKED:
-                self._asked.popitem(last=False)
         costs = self.costs.find(event.signature)
         if costs is not None and not above:
             costs = replace(costs, rest_s=0.0)
+        if not event.preview:
+            self._asked[event.id] = _Asked(
+                name=event.name,
+                signature=event.signature,
+                above=above,
+                num_partitions=event.num_partitions,
+                known=costs,
+            )
+            while len(self._asked) > MAX_ASKED:
+                self._asked.popitem(last=False)
         pipeline = GpuPipeline(
             num_partitions=event.num_partitions, costs=costs, sliceable=event.sliceable
         )
@@ -151,6 +162,9 @@ class BoundaryController:
             settings = replace(settings, boundary=event.boundary)
         decision = self._chosen(event, pipeline, slots, settings)
         decision = self._without_leak(decision, event, pipeline, slots, settings)
+        forgotten = self.costs.why_forgotten(event.signature)
+        if costs is None and forgotten is not None:
+            decision = replace(decision, reason=f"{forgotten}; {decision.reason}")
         if event.must_split:
             decision = replace(
                 decision, reason=f"another profile stands in front; {decision.reason}"
@@ -250,6 +264,8 @@ class BoundaryController:
                 bytes_across=cpu.bytes_written + (gpu.bytes_written if event.boundary_after else 0),
             )
         )
+        if asked is not None and not is_apart and not event.boundary_after:
+            self._fused_done(asked, gpu)
         if asked is None or not is_apart or cpu.num_tasks < 1:
             return
         if asked.above and not event.boundary_after:
@@ -259,6 +275,18 @@ class BoundaryController:
         predicted_s = self.rates.launch_s * self.rates.learned.get("launch", 1.0)
         self.rates = self.rates.observed("launch", predicted_s, launch_s)
         self.rates = self.rates.observed_locality(gpu.local_bytes_read, gpu.bytes_read)
+
+    def _fused_done(self, asked: _Asked, tasks: TaskSums) -> None:
+        """Hold what is known against a stage in Spark's own form, if its tasks were all there."""
+        known = asked.known
+        # Some of them ran for an action that takes a few rows, more of them in a union with others.
+        if known is not None and tasks.num_tasks == asked.num_partitions:
+            self.costs.saw_fused(
+                asked.signature,
+                tasks,
+                told_s=known.cpu_s + known.gpu_s + known.rest_s,
+                all_told=known.rest_s > 0 or not asked.above,
+            )
 
 
 def _decision(
