@@ -292,3 +292,44 @@ def test_a_stage_that_takes_longer_than_what_is_known_of_it_is_measured_again(
     assert again["reason"].startswith("its fused tasks took ")
     assert rest["form"] != "fused"
     assert "were predicted" not in rest["reason"]
+
+
+def test_a_hint_acts_where_nothing_else_of_dagopt_does(
+    run_spark_script: RunSparkScript, tmp_path: Path
+) -> None:
+    script = """
+    import json
+    from pyspark.sql import SparkSession
+    import dagopt
+
+    spark = SparkSession.builder.getOrCreate()
+
+    def passed_on(parts):
+        return parts
+
+    def plan(frame):
+        return frame._jdf.queryExecution().executedPlan().toString()
+
+    frame = spark.range(0, 80, 1, 8).mapInPandas(passed_on, "id long")
+    frame = frame.mapInPandas(passed_on, "id long", profile=dagopt.gpu_profile())
+    hinted = {value: frame.hint("dagopt", value) for value in ("always", "auto", "never")}
+    planned = [name for name, one in hinted.items() if "GpuStage" in plan(one)]
+    rows = [frame.rdd.glom().collect(), hinted["always"].rdd.glom().collect()]
+    report = dagopt.report(spark).to_dict()
+    print("result", json.dumps([planned, "GpuStage" in plan(frame), rows[0] == rows[1], report]))
+    """
+    conf = {
+        **gpu_conf(tmp_path),
+        "spark.dagopt.grouping.enabled": "false",
+        "spark.dagopt.boundary": "never",
+        "spark.dagopt.planner.timeout": "60s",
+    }
+    ended = run_spark_script(script, conf=conf).ok()
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("result ")]
+    planned, is_planned, is_equal, report = json.loads(line.removeprefix("result "))
+    assert planned == ["always", "auto"]
+    assert not is_planned
+    assert is_equal
+    assert report["gate"]["off_reason"] == ""
+    assert report["gate"]["task_sets_held"] == 0
+    assert any(one["boundary_before"] for one in report["gpu_stages"])
