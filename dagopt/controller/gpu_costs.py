@@ -60,11 +60,14 @@ class GpuCosts:
             signature: of the stage.
             tasks: all of its tasks, at least one.
             told_s: seconds that the known costs gave a task.
-            all_told: whether ``told_s`` is for all operators of the stage, so that tasks which take
-                longer contradict it.
+            all_told: whether ``told_s`` is for all operators of the stage. If not, what its tasks take
+                longer is taken for the time of those that follow the GPU operator.
         """
         shortest_s, longest_s = _fused_s(tasks)
-        is_longer = all_told and _is_off(told_s, shortest_s)
+        is_longer = _is_off(told_s, shortest_s)
+        if is_longer and not all_told:
+            self._saw_rest_s(signature, shortest_s - told_s)
+            return
         if not is_longer and not _is_off(longest_s, told_s):
             return
         if signature in self._forgotten or len(self._forgotten) >= MAX_SIGNATURES:
@@ -74,6 +77,12 @@ class GpuCosts:
             f"its fused tasks took {format_s(took_s)} where {format_s(told_s)} were predicted"
         )
         self._seen.pop(signature, None)
+
+    def _saw_rest_s(self, signature: str, rest_s: float) -> None:
+        known = self.find(signature)
+        if known is not None and not known.rest_s:
+            costs = replace(known, rest_s=rest_s)
+            self._remember(signature, _Seen(costs=costs, is_cold=self.is_cold(signature)))
 
     def why_forgotten(self, signature: str) -> str | None:
         """What contradicted the costs that were known once; None where nothing did."""

@@ -37,8 +37,10 @@ def task_sums(draw: st.DrawFn, num_tasks: int) -> TaskSums:
     )
 
 
-def profile(cpu_ms: int, gpu_ms: int) -> StageProfiles:
-    parts: tuple[tuple[Literal["cpu", "gpu"], int], ...] = (("cpu", cpu_ms), ("gpu", gpu_ms))
+def profile(cpu_ms: int, gpu_ms: int, rest_ms: int | None = None) -> StageProfiles:
+    parts: list[tuple[Literal["cpu", "gpu", "rest"], int]] = [("cpu", cpu_ms), ("gpu", gpu_ms)]
+    if rest_ms is not None:
+        parts.append(("rest", rest_ms))
     return StageProfiles(
         [
             StageProfile(

@@ -394,11 +394,16 @@ def test_the_first_of_unlike_partitions_does_not_stand_for_all() -> None:
     assert live.costs.find("7") is not None
 
 
-def test_operators_behind_it_whose_time_is_not_known_may_take_long_but_not_less_than_none() -> None:
-    live = known_as_fused(above=["Filter"])
+def test_what_fused_tasks_take_longer_is_the_time_of_what_follows_if_that_is_not_known() -> None:
+    live = known_as_fused(above=["Aggregate"])
     live.step(fused_done(2, warm(sums(16, 9000), 14, 14 * 9000)), 20.0)
-    assert live.costs.find("7") is not None
-    live.step(fused_done(2, warm(sums(16, 100), 14, 14 * 100)), 20.0)
+    costs = live.costs.find("7")
+    assert costs is not None
+    assert costs.rest_s == pytest.approx(9.0 - 2.01)
+    after = form_of(live, asked(3, above=["Aggregate"]))
+    assert after.boundary_after
+    # Now that it is known, it can be contradicted.
+    live.step(fused_done(3, warm(sums(16, 100), 14, 14 * 100)), 21.0)
     assert live.costs.find("7") is None
 
 
