@@ -147,7 +147,9 @@ def test_dagopt_stays_on(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "conf", [{"mode": "explain"}, {"boundary": "never"}], ids=["explain", "never"]
+    "conf",
+    [{"mode": "explain"}, {"boundary": "never", "grouping.enabled": "false"}],
+    ids=["explain", "never"],
 )
 def test_without_boundaries_a_function_still_runs(
     spark_jar: Path, tmp_path: Path, conf: dict[str, str]
