@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from dagopt.controller.gpu_costs import GpuCosts
-from dagopt.controller.slices import ShiftDecision, steps_of
+from dagopt.controller.slices import ShiftDecision, steps_of, task_so_far_s
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
@@ -190,7 +190,7 @@ class BoundaryController:
         answer, actions = steps_of(event, costs, self.rates)
         for action in actions:
             if action.kind == "take_back" and event.running_ms[action.index]:
-                self.costs.saw_slow(asked.signature, event.running_ms[action.index] / 1000)
+                self.costs.saw_slow(asked.signature, task_so_far_s(event, action.index))
             if action.kind in ("shift", "take_back"):
                 self.num_shifts += 1
                 self.shifts.append(

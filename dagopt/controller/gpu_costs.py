@@ -90,11 +90,11 @@ class GpuCosts:
             operator_s = (1 - _NEW_WEIGHT) * known.cpu_only_s + _NEW_WEIGHT * operator_s
         self._saw_operator(signature, known, operator_s)
 
-    def saw_slow(self, signature: str, running_s: float) -> None:
-        """Learn from a CPU-only form that had not ended after so long."""
+    def saw_slow(self, signature: str, task_s: float) -> None:
+        """Learn from a CPU-only form that was given up, whose tasks had taken so long until then."""
         known = self.find(signature)
         if known is not None:
-            operator_s = max(known.cpu_only_s or 0.0, running_s - known.cpu_s)
+            operator_s = max(known.cpu_only_s or 0.0, task_s - known.cpu_s)
             self._saw_operator(signature, known, operator_s)
 
     def _saw_operator(self, signature: str, known: PartitionCosts, operator_s: float) -> None:

@@ -64,6 +64,17 @@ def steps_of(
     ), actions
 
 
+def task_so_far_s(event: Slices, index: int) -> float:
+    """Seconds of a task of the slice's CPU-only form, a mean over those that ended and those that run.
+
+    The latter as if they had ended now; 0 where none has started.
+    """
+    size, left = event.sizes[index], event.left[index]
+    at_once = min(event.slots[index], size)
+    begun = size - left + min(at_once, left)
+    return event.running_ms[index] / 1000 * at_once / begun if begun else 0.0
+
+
 def _indices(actions: list[Action], kind: str) -> list[int]:
     return [action.index for action in actions if action.kind == kind]
 

@@ -92,6 +92,17 @@ def test_a_slice_that_is_taken_back_tells_how_slow_its_form_is_at_least() -> Non
     assert costs.cpu_only_s == pytest.approx(7.0)
 
 
+def test_tasks_that_ended_before_a_slice_is_taken_back_are_not_one_long_task() -> None:
+    live = stepping()
+    fields = {"sizes": [1, 30], "phases": ["done", "cpu_only_running"], "slots": [0, 2]}
+    event = stand(**fields, left=[0, 12], running_ms=[0, 11_000])
+    assert steps(live, event).take_back == [1]
+    costs = live.costs.find("7")
+    assert costs is not None
+    # 18 ended and 2 run, after 11 s in two slots.
+    assert costs.cpu_only_s == pytest.approx(1.0)
+
+
 def test_slices_of_a_stage_that_is_not_known_are_left_to_spark() -> None:
     assert steps(BoundaryController(), STAND).end
 
