@@ -85,6 +85,9 @@ def _state(event: Slices, costs: PartitionCosts, rates: ShuffleRates) -> Shiftin
         raise InputError(f"slices: columns of {[len(column) for column in columns]} entries")
     if event.gpus < 1 or event.cores < max(1, event.cpus_per_task):
         raise InputError(f"slices: executors have {event.cores:g} CPU slots, {event.gpus} GPUs")
+    for index, phase in enumerate(event.phases):
+        if phase == "cpu_only_running" and event.slots[index] < 1:
+            raise InputError(f"slices: slice {index} runs in {event.slots[index]} CPU slots")
     slots = Slots(
         cores=int(event.cores),
         gpus=event.gpus,

@@ -142,6 +142,7 @@ def test_slices_of_a_stage_that_is_not_known_are_left_to_spark() -> None:
     [
         ({"sizes": [1] * 11}, "slices: columns of [11, 12, 12, 12, 12] entries"),
         ({"gpus": 0}, "slices: executors have 8 CPU slots, 0 GPUs"),
+        ({"phases": ["cpu_only_running"] * 12}, "slices: slice 0 runs in 0 CPU slots"),
     ],
 )
 def test_what_contradicts_itself_is_refused(changes: dict[str, Any], message: str) -> None:
