@@ -49,7 +49,8 @@ def steps_of(
     state = _state(event, costs, rates)
     actions: list[Action] = []
     for _ in event.sizes:
-        found = next_step(state)
+        if not (found := next_step(state)):
+            break
         for action in found:
             state = applied(state, action)
         actions.extend(found)
