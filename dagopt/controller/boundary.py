@@ -19,7 +19,7 @@ import msgspec
 
 from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.controller.gpu_use import GpuUse, use_of
-from dagopt.controller.slices import ShiftDecision, steps_of
+from dagopt.controller.slices import ShiftDecision, steps_of, task_so_far_s
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
@@ -171,7 +171,7 @@ class BoundaryController:
         answer, actions = steps_of(event, costs, self.rates)
         for action in actions:
             if action.kind == "take_back" and event.running_ms[action.index]:
-                self.costs.saw_slow(asked.signature, event.running_ms[action.index] / 1000)
+                self.costs.saw_slow(asked.signature, task_so_far_s(event, action.index))
             if action.kind in ("shift", "take_back"):
                 self.num_shifts += 1
                 self.shifts.append(

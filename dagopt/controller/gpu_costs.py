@@ -34,6 +34,9 @@ class _Seen:
     is_cold: bool
     """Whether all tasks of one part started a Python worker."""
 
+    is_cpu_only_cold: bool = False
+    """The same of the CPU-only form; or it was given up before it had ended."""
+
 
 class GpuCosts:
     """Costs of a partition, by the number of the stage's physical plan."""
@@ -81,8 +84,8 @@ class GpuCosts:
     def _saw_rest_s(self, signature: str, rest_s: float) -> None:
         known = self.find(signature)
         if known is not None and not known.rest_s:
-            costs = replace(known, rest_s=rest_s)
-            self._remember(signature, _Seen(costs=costs, is_cold=self.is_cold(signature)))
+            seen = self._seen.get(signature, _Seen(costs=known, is_cold=False))
+            self._remember(signature, replace(seen, costs=replace(known, rest_s=rest_s)))
 
     def why_forgotten(self, signature: str) -> str | None:
         """What contradicted the costs that were known once; None where nothing did."""
@@ -115,7 +118,10 @@ class GpuCosts:
                 costs = _mean(old.costs, costs)
             elif is_cold:
                 return
-        self._remember(signature, _Seen(costs=costs, is_cold=is_cold))
+        cpu_only_cold = old is not None and old.is_cpu_only_cold
+        self._remember(
+            signature, _Seen(costs=costs, is_cold=is_cold, is_cpu_only_cold=cpu_only_cold)
+        )
 
     def saw_rest(self, signature: str, rest: TaskSums) -> None:
         """Learn from the stage of the CPU operators behind a stage that is known."""
@@ -132,22 +138,39 @@ class GpuCosts:
         known = self.find(signature)
         if known is None or cpu_only.num_tasks < 1:
             return
-        operator_s = max(0.0, work_s(cpu_only, reads_own=True) - known.cpu_s)
-        if known.cpu_only_s is not None:
-            operator_s = (1 - _NEW_WEIGHT) * known.cpu_only_s + _NEW_WEIGHT * operator_s
-        self._saw_operator(signature, known, operator_s)
-
-    def saw_slow(self, signature: str, running_s: float) -> None:
-        """Learn from a CPU-only form that had not ended after so long."""
-        known = self.find(signature)
-        if known is not None:
-            operator_s = max(known.cpu_only_s or 0.0, running_s - known.cpu_s)
-            self._saw_operator(signature, known, operator_s)
-
-    def _saw_operator(self, signature: str, known: PartitionCosts, operator_s: float) -> None:
         old = self._seen.get(signature)
-        costs = replace(known, cpu_only_s=operator_s)
-        self._remember(signature, _Seen(costs=costs, is_cold=old is not None and old.is_cold))
+        was_cold, is_cold = old is not None and old.is_cpu_only_cold, not cpu_only.warm_tasks
+        operator_s = max(0.0, work_s(cpu_only, reads_own=True) - known.cpu_s)
+        if known.cpu_only_s is not None and was_cold == is_cold:
+            operator_s = (1 - _NEW_WEIGHT) * known.cpu_only_s + _NEW_WEIGHT * operator_s
+        elif known.cpu_only_s is not None and is_cold:
+            return
+        self._saw_operator(signature, known, operator_s, is_cold=is_cold)
+
+    def saw_slow(self, signature: str, task_s: float) -> None:
+        """Learn from a CPU-only form that was given up, whose tasks had taken so long until then.
+
+        Less than is known, or than the GPU takes where nothing is, tells nothing.
+        """
+        known = self.find(signature)
+        if known is None:
+            return
+        least_s = known.gpu_s if known.cpu_only_s is None else known.cpu_only_s
+        if task_s - known.cpu_s > least_s:
+            self._saw_operator(signature, known, task_s - known.cpu_s, is_cold=True)
+
+    def _saw_operator(
+        self, signature: str, known: PartitionCosts, operator_s: float, *, is_cold: bool
+    ) -> None:
+        old = self._seen.get(signature)
+        self._remember(
+            signature,
+            _Seen(
+                costs=replace(known, cpu_only_s=operator_s),
+                is_cold=old is not None and old.is_cold,
+                is_cpu_only_cold=is_cold,
+            ),
+        )
 
     def _remember(self, signature: str, seen: _Seen) -> None:
         self._seen[signature] = seen

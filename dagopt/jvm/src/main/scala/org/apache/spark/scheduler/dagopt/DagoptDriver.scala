@@ -47,7 +47,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
         planner.start()
         gpuStages = new GpuStages(sc, conf, switch, planner, counters, executors)
         GpuStages.current = gpuStages
-        tap = new Tap(switch, executors, planner, plans, gpuStages.meter)
+        tap = new Tap(switch, executors, planner, plans, gpuStages)
         sc.listenerBus.addToQueue(tap, "dagopt")
         if (conf.probeEnabled && conf.groupingEnabled) {
           forExecutors = Collections.singletonMap(Probe.IntervalKey, conf.probeIntervalMs.toString)
