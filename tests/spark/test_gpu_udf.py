@@ -15,7 +15,8 @@ pytestmark = pytest.mark.spark
 
 SCENARIOS = (
     "scalar", "iterator", "batch", "row", "followed", "nested", "several", "filtered", "subquery",
-    "aggregated", "groups", "keyed_groups", "mapped", "mapped_arrow",
+    "aggregated", "groups", "keyed_groups", "cogroups", "cogroups_union", "stacked", "behind_profile",
+    "nested_calls", "mapped", "mapped_arrow",
 )  # fmt: skip
 
 
@@ -74,7 +75,8 @@ def test_rows_partitions_order_and_columns_are_those_without_a_profile(
     found = seen[f"{name} {adaptive}"]
     marked, plain = found["columns"]
     assert marked == plain
-    assert found["is_planned"]
+    # Of one profile that follow one another they are one. Spark calls twice what is followed.
+    assert found["num_planned"] == {"followed": 2, "several": 2, "cogroups_union": 2}.get(name, 1)
     if name == "filtered":  # a row passes for the GPU that its task held, or its odd number
         assert len(found["plain"]) == len(found["gpu"])
         assert sum(map(len, found["plain"])) == 20
@@ -98,6 +100,12 @@ def test_rows_partitions_order_and_columns_are_those_without_a_profile(
         ("aggregated", "gpu_gpus"),
         ("groups", "gpu_gpus"),
         ("keyed_groups", "gpu_gpus"),
+        ("cogroups", "gpu_gpus"),
+        ("cogroups_union", "gpu_gpus"),
+        ("stacked", "one"),
+        ("stacked", "two_gpus"),
+        ("behind_profile", "one"),
+        ("nested_calls", "gpu_gpus"),
         ("mapped", "gpu_gpus"),
         ("mapped_arrow", "gpu_gpus"),
     ],
@@ -119,6 +127,7 @@ def test_a_marked_function_holds_a_gpu(
         ("followed", "after_gpus"),
         ("nested", "after_gpus"),
         ("groups", "after_gpus"),
+        ("stacked", "cpu_gpus"),
         ("several", "zero"),
         ("several", "cpu_gpus"),
     ],
@@ -153,18 +162,23 @@ def test_dagopt_stays_on(seen: dict[str, Any]) -> None:
     ids=["explain", "never"],
 )
 def test_without_boundaries_a_function_still_runs(
-    spark_jar: Path, tmp_path: Path, conf: dict[str, str]
+    seen: dict[str, Any], tmp_path: Path, conf: dict[str, str]
 ) -> None:
     """Without a profile where dagopt touches nothing; with one where only boundaries are off."""
-    assert spark_jar.is_file()
     names = ("scalar", "several", "groups", "mapped")
     found = run(tmp_path, *names, **conf)
     has_profile = conf.get("boundary") == "never"
     for name in names:
         for adaptive in ("true", "false"):
             one = found[f"{name} {adaptive}"]
-            assert one["is_planned"] == has_profile
+            assert (one["num_planned"] > 0) == has_profile
+            # What would be there is told all the same.
+            assert one["explained"] == seen[f"{name} {adaptive}"]["explained"]
             assert without_gpus(one["gpu"]) == without_gpus(one["plain"])
             held = values(one["gpu"], "one" if name == "several" else "gpu_gpus")
             assert held == ({1} if has_profile else {0})
     assert found["both_forms"][0]["scalar"] == ([1] if has_profile else [-1])
+    told = {one["signature"] for one in found["report"]["gpu_stages"]}
+    shown = [one for name in names for one in found[f"{name} true"]["explained"]]
+    assert len(shown) == 5
+    assert {signature for _, _, signature in shown} <= told

@@ -13,7 +13,7 @@ import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuSta
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning, UnknownPartitioning}
-import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, SQLExecution, UnaryExecNode}
+import org.apache.spark.sql.execution.{LeafExecNode, ProjectExec, SparkPlan, SQLExecution, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.util.ThreadUtils
 
@@ -44,7 +44,9 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   def profile: Option[ResourceProfile] = Marked.of(gpu).map(_.profile).orElse(GpuOperators.profile(gpu))
 
   /** Whether its functions run on CPU slots too: the same nodes, not under the profile. */
-  def hasCpuForm: Boolean = Marked.of(gpu).exists(_.hasCpuForm)
+  def hasCpuForm: Boolean = gpu.collect {
+    case node if !node.isInstanceOf[RowsExec] && !node.isInstanceOf[ProjectExec] => Marked.of(node)
+  }.forall(_.exists(_.hasCpuForm))
 
   override def output: Seq[Attribute] = gpu.output
   override def producedAttributes: AttributeSet = AttributeSet(output)
