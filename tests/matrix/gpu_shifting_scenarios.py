@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -42,11 +43,15 @@ def held_gpu() -> bool:
     return "gpu" in context.resources()
 
 
-def waiting(seconds: float, *, raises: bool = False) -> Callable[..., Any]:
-    """A UDF that takes so long for a partition."""
+def waiting(
+    seconds: float, *, raises: bool = False, marks: Path | None = None
+) -> Callable[..., Any]:
+    """A UDF that takes so long for a partition, and leaves a file for each in ``marks``."""
 
     def infer(ids: pd.Series) -> pd.DataFrame:
         time.sleep(seconds)
+        if marks is not None:
+            (marks / str(ids.iloc[0])).touch()
         if raises:
             raise ValueError("no answer")
         return pd.DataFrame({"twice": ids * 2, "on_gpu": held_gpu()})
@@ -55,9 +60,18 @@ def waiting(seconds: float, *, raises: bool = False) -> Callable[..., Any]:
     return udf
 
 
-def frame(spark: SparkSession, gpu_s: float, cpu_s: float, *, raises: bool = False) -> DataFrame:
+def frame(
+    spark: SparkSession,
+    gpu_s: float,
+    cpu_s: float,
+    *,
+    raises: bool = False,
+    marks: Path | None = None,
+) -> DataFrame:
     udf = dagopt.gpu_udf(
-        waiting(gpu_s), dagopt.gpu_profile(), cpu_only=waiting(cpu_s, raises=raises)
+        waiting(gpu_s, marks=marks),
+        dagopt.gpu_profile(),
+        cpu_only=waiting(cpu_s, raises=raises, marks=marks),
     )
     ids = spark.range(NUM_PARTITIONS * ROWS, numPartitions=NUM_PARTITIONS)
     return ids.select("id", F.spark_partition_id().alias("partition"), udf("id").alias("answer"))
@@ -113,12 +127,47 @@ def cancelled(spark: SparkSession) -> Any:
     context.setJobGroup("slow", "a query that is cancelled")
     threading.Timer(2.0, lambda: context.cancelJobGroup("slow")).start()
     thrown = thrown_by(frame(spark, 0.5, 0.5))
-    tracker = context.statusTracker()
+    context.setJobGroup("others", "those that follow")
+    return {"thrown": thrown, "active": active_stages(spark)}
+
+
+def active_stages(spark: SparkSession) -> int:
+    """Stages that still run when they have had time to end."""
+    tracker = spark.sparkContext.statusTracker()
     end_s = time.monotonic() + 20
     while tracker.getActiveStageIds() and time.monotonic() < end_s:
         time.sleep(0.1)
-    context.setJobGroup("others", "those that follow")
-    return {"thrown": thrown, "active": len(tracker.getActiveStageIds())}
+    return len(tracker.getActiveStageIds())
+
+
+def lost(spark: SparkSession) -> Any:
+    """What a query throws of which another branch fails, and the partitions that it computed."""
+
+    def fail(ids: pd.Series) -> pd.Series:
+        raise ValueError(f"the other branch, {len(ids)} rows")
+
+    failing: Any = pandas_udf(fail, "long")
+    other = spark.range(5, numPartitions=1).select(failing("id").alias("other"))
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", -1)
+    with tempfile.TemporaryDirectory() as name:
+        marks = Path(name)
+        made = frame(spark, 1.0, 1.0, marks=marks)
+        thrown = thrown_by(made.join(other, made.id == other.other))
+        active = active_stages(spark)
+        return {"thrown": thrown, "active": active, "computed": len(list(marks.iterdir()))}
+
+
+def unrepeatable(spark: SparkSession) -> Any:
+    """Rows that may lie in other partitions when they are computed again."""
+    spark.conf.set("spark.sql.execution.sortBeforeRepartition", "false")
+    udf = dagopt.gpu_udf(waiting(0.1), dagopt.gpu_profile(), cpu_only=waiting(0.1))
+    ids = spark.range(NUM_PARTITIONS * ROWS).repartition(4, "id")
+    # Of two repartitions that follow one another Spark drops the first.
+    ids = ids.sample(1.0, seed=1).repartition(NUM_PARTITIONS)
+    made = ids.select("id", F.spark_partition_id().alias("partition"), udf("id").alias("answer"))
+    found = run(spark, made)
+    spark.conf.unset("spark.sql.execution.sortBeforeRepartition")
+    return found
 
 
 def orphaned(spark: SparkSession) -> Any:
@@ -129,8 +178,11 @@ def orphaned(spark: SparkSession) -> Any:
     return collected(frame(spark, 0.5, 0.5))
 
 
-# They share a plan and so its costs: after `taken_back` slices hardly shift, and after `orphaned` never.
-SCENARIOS = {one.__name__: one for one in (shifted, raising, cancelled, taken_back, orphaned)}
+# Most share a plan and so its costs: after `taken_back` slices hardly shift, and after `orphaned` never.
+SCENARIOS = {
+    one.__name__: one
+    for one in (unrepeatable, shifted, raising, cancelled, lost, taken_back, orphaned)
+}
 
 
 def main(path: Path, names: list[str]) -> None:

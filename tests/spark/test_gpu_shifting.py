@@ -73,5 +73,18 @@ def test_a_cancelled_query_leaves_no_slice_running(seen: dict[str, Any]) -> None
     assert seen["cancelled"]["active"] == 0
 
 
+def test_a_query_that_is_lost_elsewhere_starts_no_more_slices(seen: dict[str, Any]) -> None:
+    assert "ValueError: the other branch" in seen["lost"]["thrown"]
+    assert seen["lost"]["active"] == 0
+    assert seen["lost"]["computed"] < 20
+
+
+def test_rows_that_are_not_repeatable_are_computed_in_one_job(seen: dict[str, Any]) -> None:
+    found = seen["unrepeatable"]
+    assert sorted(row[0] for row in found["rows"]) == list(range(100))
+    assert len(found["forms"]) == 1
+    assert found["forms"][0] in {"fused", "split"}
+
+
 def test_a_dead_planner_loses_no_rows(seen: dict[str, Any]) -> None:
     assert [row[:3] for row in seen["orphaned"]] == ROWS
