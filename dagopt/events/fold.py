@@ -228,7 +228,7 @@ class TraceFold:
         )
         profile_id = info.profile_id or 0
         has_cpus = spark_line(self._version) >= _RUN_TIME_HAS_CPUS_FROM
-        cpus = self._task_cpus.get(profile_id, 1.0) if has_cpus else 1.0
+        cpus = self._task_cpus.get(profile_id, 1.0)
         rows = self._stages[key]
         return StageTrace(
             stage_id=key[0],
@@ -243,9 +243,10 @@ class TraceFold:
             completed_s=stamp_s(info.completed_ms),
             failure=info.failure,
             resource_profile_id=profile_id,
+            task_cpus=cpus,
             is_barrier=any(rdd.barrier for rdd in rdds),
             num_unfinished=num_unfinished,
-            tasks=rows.columns(cpus),
+            tasks=rows.columns(cpus if has_cpus else 1.0),
         )
 
 

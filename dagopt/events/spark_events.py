@@ -197,6 +197,7 @@ class TaskMetrics(msgspec.Struct, frozen=True, gc=False):
     cpu_ns: Long | None = field(name="Executor CPU Time", default=None)
     """From 2.1; without Python workers."""
     gc_ms: Long | None = field(name="JVM GC Time", default=None)
+    serialize_ms: Long | None = field(name="Result Serialization Time", default=None)
     spilled_bytes: Long | None = field(name="Disk Bytes Spilled", default=None)
     peak_memory_bytes: Long | None = field(name="Peak Execution Memory", default=None)
     """From 3.0."""

@@ -53,6 +53,12 @@ class TaskColumns:
     run_s: Column
     """Executor run time, once per task: divided by the task's cpus where Spark multiplied."""
 
+    deserialize_s: Column
+    """Unpacking the task and its function, before the run time."""
+
+    serialize_s: Column
+    """Packing the result, in the run time."""
+
     fetch_wait_s: Column
     """Time blocked on shuffle reads. Before Spark 4.1 without connecting and first requests."""
 
@@ -141,6 +147,9 @@ class StageTrace:
 
     resource_profile_id: int
     """0 is the default profile."""
+
+    task_cpus: float
+    """Cores that one task takes, by its resource profile; 1 where the log does not say."""
 
     is_barrier: bool
     """Whether its tasks start together or not at all."""
