@@ -65,7 +65,7 @@ def test_a_stage_that_computes() -> None:
 
 def test_python_time_is_never_io() -> None:
     log = changed(Shuffle_Read_Metrics=NO_WAIT, Executor_CPU_Time=1_000_000)
-    log[-2] = stage_completed(**{"RDD_Info": [rdd(7, "MapInPandas")]})
+    log[-2] = stage_completed(RDD_Info=[rdd(7, "MapInPandas")])
     bound, why = bound_of(stage := stage_of(log), split_of(stage))
     assert bound == "unknown"
     assert "Python workers" in why
