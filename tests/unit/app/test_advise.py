@@ -163,4 +163,4 @@ def test_several_logs_are_refused(tmp_path: Path) -> None:
 )
 def test_wrong_clusters(wrong: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Cluster(**wrong)  # type: ignore[arg-type]
+        Cluster(**wrong)

@@ -14,6 +14,7 @@ import dagopt
 from dagopt.cli.main import commands, main
 from dagopt.spark import launch
 from dagopt.spark.properties import parse_properties
+from tests.unit.events.event_lines import small_log
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -174,3 +175,33 @@ def test_learn_writes_a_profile_and_never_over_one(
     assert capsys.readouterr().err == f"dagopt: {output} exists; --force overwrites\n"
     assert main(["learn", str(logs), "-o", str(output), "--force"]) == 0
     assert "stages learned from" in capsys.readouterr().out
+
+
+def test_advise_prints_verdict_stages_and_properties(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"\n".join(small_log()))
+    assert main(["advise", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("0 s: nothing to gain that is sure.")
+    assert "spark.dagopt.slotsPerCore 4\n" in out
+    (row,) = [line.split() for line in out.splitlines() if line.strip().startswith("0 ")][1:]
+    assert row[:4] == ["0", "2", "I/O", "3.20"]
+    assert main(["advise", str(log), "--csv"]) == 0
+    header, row_text = capsys.readouterr().out.splitlines()
+    assert header.startswith("stage,attempt,name,num_tasks,bound,recorded_s")
+    assert row_text.startswith("0,0,count at /home/me/job.py:12,2,io,")
+    assert main(["advise", str(log), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "etl"
+
+
+def test_advise_refuses_what_is_no_event_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("hello\n")
+    assert main(["advise", str(text)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (f"dagopt: {text}: not a Spark event log: no line of it is an event\n")
