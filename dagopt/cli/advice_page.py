@@ -85,10 +85,14 @@ def _cores(outcome_executors: set[str], advice: Advice) -> float:
 
 
 def _panel(advice: Advice, heading: str, outcome: Outcome) -> Panel:
+    executors = advice.found.executors
+    is_recorded_cluster = advice.outcome.baseline is advice.outcome.replay
     bars = tuple(
         Bar(
             stage=run.stage,
-            executor=str(run.executor + 1),
+            executor=executors[run.executor].executor
+            if is_recorded_cluster
+            else str(run.executor + 1),
             start_s=run.start_s,
             read_s=run.read_s,
             end_s=run.end_s,

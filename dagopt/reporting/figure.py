@@ -18,8 +18,8 @@ MAX_BARS: Final = 4000
 """Bars of one panel, as long as it has fewer slots times stages."""
 
 _BINS: Final = 400
-_SAME_S: Final = 1e-6
-"""Times nearer than this are one moment."""
+_SAME_S: Final = 0.02
+"""A slot's next task is launched when its last one has ended, but the stamps cross by some ms."""
 
 _COLOURS: Final = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#777777",
@@ -134,10 +134,15 @@ def figure_json(panels: Sequence[Panel]) -> dict[str, Any]:
             {"text": _plain(heading), "x": 0, "y": top - 0.1 * height, "xref": "paper",
              "yref": "paper", "yanchor": "bottom", "showarrow": False}
         )  # fmt: skip
+    bars = [bar for panel in panels for bar in panel.bars]
     layout["xaxis"] = {
         "title": {"text": "seconds since the start"},
         "anchor": "free",
         "position": 0,
+        "range": [
+            min((bar.start_s for bar in bars), default=0.0),
+            max((bar.end_s for bar in bars), default=1.0),
+        ],
     }
     return {"data": data, "layout": layout}
 
