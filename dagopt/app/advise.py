@@ -15,7 +15,7 @@ from dagopt.events.trace import ApplicationTrace, spark_line
 from dagopt.units import format_s
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from dagopt.events.log_paths import LogPath
 
 _OLDEST: Final = (3, 5)
 
@@ -139,11 +139,11 @@ def stage_row(stage: StageAdvice) -> dict[str, Any]:
     return row | {f"task_{part}": getattr(stage.split, part, None) for part in parts}
 
 
-def advise(source: Path, cluster: Cluster | None = None) -> Advice:
+def advise(source: LogPath, cluster: Cluster | None = None) -> Advice:
     """Read one event log and say what its application would have gained.
 
     Args:
-        source: an event log, or the folder of a rolling one.
+        source: an event log, or the folder of a rolling one, or a zip file of one.
         cluster: what is to be different from the recorded cluster.
 
     Raises:

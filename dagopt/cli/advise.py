@@ -33,7 +33,7 @@ _FILE_WIDTH = 160
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("log", metavar="LOG", type=click.Path(path_type=Path))
+@click.argument("log", metavar="LOG")
 @click.option("--executors", type=int, metavar="N", help="As if there were N executors.")
 @click.option("--link-mbit", type=float, metavar="MBIT", help="As if a host's link carried this.")
 @click.option(
@@ -51,7 +51,7 @@ _FILE_WIDTH = 160
 @click.option("--force", is_flag=True, help="Overwrite the page if it is there.")
 def advise(
     *,
-    log: Path,
+    log: str,
     executors: int | None,
     link_mbit: float | None,
     slots_per_core: int,
@@ -62,19 +62,21 @@ def advise(
 ) -> None:
     """Say what a recorded run would have gained, stage by stage, and with which settings.
 
-    LOG is the event log of any Spark application since 1.3; dagopt need not have run in it.
+    LOG is the event log of any Spark application since 1.3; dagopt need not have run in it. It may
+    be a rolling log's folder, in a zip file, or a URI of hdfs, s3, gs and others.
     """
     # pyarrow takes long to import, and the other commands do without.
     from dagopt.app.advise import advise as advise_log  # noqa: PLC0415
     from dagopt.app.advise import stage_row  # noqa: PLC0415
     from dagopt.app.what_if import Cluster  # noqa: PLC0415
+    from dagopt.events.log_paths import log_path  # noqa: PLC0415
 
     if as_json and as_csv:
         raise InputError("--json and --csv: give one of them")
     if html is not None and html.exists() and not force:
         raise InputError(f"{html} exists; --force overwrites")
     cluster = Cluster(num_executors=executors, link_mbit=link_mbit, slots_per_core=slots_per_core)
-    advice = advise_log(log, cluster)
+    advice = advise_log(log_path(log), cluster)
     if as_json:
         click.echo(json.dumps(advice.to_dict(), indent=2, allow_nan=False))
     elif as_csv:

@@ -13,8 +13,8 @@ from dagopt.events.spark_events import Event, LineError, decode_line, is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from dagopt.events.log_paths import LogPath
     from dagopt.events.trace import ApplicationTrace
 
 # A file that begins with this many lines and no event among them is something else.
@@ -91,7 +91,7 @@ class EventReader:
 
     # Private methods
 
-    def _events_of(self, part: Path) -> Iterator[Event]:
+    def _events_of(self, part: LogPath) -> Iterator[Event]:
         end = StreamEnd()
         first_broken = ""
         line_number = 0
