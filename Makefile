@@ -17,11 +17,12 @@ unexport PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_
 VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.dagopt-installed
+INSTALLED_RAY := $(VENV)/.ray-installed
 
 MATRIX ?= 3.5 4.0 4.1 4.2 4.3
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix demo bench-overlap bench-planner wheel clean
+.PHONY: help venv java jar jars test check test-matrix demo bench-overlap bench-planner bench-gpu wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,14 +59,23 @@ check: $(INSTALLED)  ## Run ruff, mypy, import-linter and the checks of the conf
 test-matrix: $(INSTALLED) java  ## Run a smoke job on the newest patch of each Spark line of MATRIX
 	MATRIX="$(MATRIX)" $(PY) tests/matrix/run.py
 
-demo: jar  ## Run an ETL job with dagopt off and on, compare the rows, print decisions and times
+demo: jar  ## Run an ETL and a GPU job with dagopt off and on, compare the rows, print decisions and times
 	$(PY) jobs/demo.py
+	$(PY) -m jobs.demo_gpu
 
 bench-overlap: jar  ## Measure overlap on an emulated cluster (needs root; makes network namespaces)
 	$(PY) jobs/bench_overlap.py
 
 bench-planner: jar  ## Measure how long planning takes
 	$(PY) -m jobs.bench_planner
+
+bench-gpu: jar $(INSTALLED_RAY)  ## Measure GPU stages with an emulated GPU, against stock Spark and Ray Data (an hour)
+	$(PY) -m jobs.bench_gpu
+
+# Large, and needed for nothing else.
+$(INSTALLED_RAY): $(INSTALLED)
+	@PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
 
 wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
 	rm -rf dist build/lib build/bdist.*

@@ -46,8 +46,9 @@ def problems() -> Iterator[str]:
         with naming(path) as found:
             json.loads(path.read_text(encoding="utf-8"))
         yield from found
-    for path in sorted((ROOT / ".ci").iterdir()):
-        if path.suffix == "" and path.read_bytes().startswith(b"#!/usr/bin/env bash"):
+    scripts = [*(ROOT / ".ci").iterdir(), *(ROOT / "spark_conf").glob("*.sh")]
+    for path in sorted(scripts):
+        if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/env bash"):
             said = subprocess.run(  # noqa: S603  a script of ours, only parsed
                 ["bash", "-n", str(path)],  # noqa: S607  wherever bash is
                 capture_output=True,

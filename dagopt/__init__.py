@@ -4,7 +4,8 @@ What users import::
 
     spark = dagopt.configure(SparkSession.builder.appName("etl")).getOrCreate()
     print(dagopt.report(spark))
-    frame.mapInPandas(infer, schema, profile=dagopt.gpu_profile())
+    scores = frame.mapInPandas(infer, schema, profile=dagopt.gpu_profile())
+    print(dagopt.explain(scores))
 
 and, in functions that run in tasks, ``dagopt.device()`` and ``dagopt.array_module()``.
 """
@@ -16,10 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dagopt.spark.devices import array_module, device
+    from dagopt.spark.explain import explain
     from dagopt.spark.profiles import gpu_profile
+    from dagopt.spark.rdd import gpu_stage
     from dagopt.spark.session import configure, report
+    from dagopt.spark.udf import gpu_udf
 
-__all__ = ["array_module", "configure", "device", "gpu_profile", "report"]
+__all__ = [
+    "array_module",
+    "configure",
+    "device",
+    "explain",
+    "gpu_profile",
+    "gpu_stage",
+    "gpu_udf",
+    "report",
+]
 
 __version__ = "0.1.0"
 
@@ -27,7 +40,10 @@ _MODULES = {
     "array_module": "devices",
     "configure": "session",
     "device": "devices",
+    "explain": "explain",
     "gpu_profile": "profiles",
+    "gpu_stage": "rdd",
+    "gpu_udf": "udf",
     "report": "session",
 }
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))  # started by path, so only its own folder is on the path
@@ -22,25 +20,11 @@ from jobs.emulated_network import ClusterError, check_machine  # noqa: E402
 from jobs.overlap.cases import CASES, DEFAULT_CASES, Case  # noqa: E402
 from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
+from jobs.overlap.options import names  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
 from jobs.overlap.runner import Plan, RunError, clusters_for, num_steps, run_cases  # noqa: E402
+from jobs.overlap.steps import Steps  # noqa: E402
 from jobs.overlap.tpch import TPCH, run_tpch, tpch_steps, tpch_table  # noqa: E402
-
-Callback = Callable[[click.Context, click.Parameter, str], tuple[str, ...]]
-
-
-def _names(*allowed: str) -> Callback:
-    """Reads a list of some of these names, with commas or spaces between them."""
-
-    def parse(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
-        names = tuple(dict.fromkeys(text.replace(",", " ").split()))
-        for name in names:
-            if name not in allowed:
-                raise click.BadParameter(f"{name!r} is not one of {', '.join(allowed)}")
-        return names
-
-    return parse
-
 
 _EPILOG = """
 \b
@@ -53,14 +37,14 @@ examples:
 @click.command(help=__doc__, epilog=_EPILOG, context_settings={"show_default": True})
 @click.option(
     "--cases",
-    callback=_names(*CASES, TPCH),
+    callback=names(*CASES, TPCH),
     envvar="CASES",
     default=",".join(DEFAULT_CASES),
     help=f"What to run, of these, real-cpu and {TPCH}.",
 )
 @click.option(
     "--modes",
-    callback=_names(*MODES),
+    callback=names(*MODES),
     envvar="MODES",
     default=",".join(MODES),
     help="Modes to compare.",
@@ -156,7 +140,7 @@ def main(
         console.print(f"Wrote {out / 'overlap.json'}")
     if TPCH in cases:
         try:
-            with _Steps(tpch_steps(plan)) as step:
+            with Steps(tpch_steps(plan)) as step:
                 queries = run_tpch(plan, tpch_scale, step, failures)
         except (ClusterError, RunError) as error:
             failures.append(f"tpch: {error}")
@@ -168,31 +152,10 @@ def main(
     sys.exit(1 if failures else 0)
 
 
-class _Steps:
-    """A progress bar that is told what begins."""
-
-    def __init__(self, num_steps: int) -> None:
-        self._bar = Progress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-        )
-        self._task = self._bar.add_task("starting", total=num_steps, completed=-1)
-
-    def __enter__(self) -> Callable[[str], None]:
-        self._bar.start()
-        return lambda text: self._bar.update(self._task, advance=1, description=text)
-
-    def __exit__(self, *exc: object) -> None:
-        self._bar.update(self._task, advance=1, description="done")
-        self._bar.stop()
-
-
 def _run_cases(cases: list[Case], plan: Plan, failures: list[str]) -> list[Measurement]:
     """Run every case; what fails is told at the end, and the others go on."""
     measurements: list[Measurement] = []
-    with _Steps(num_steps(cases, plan)) as step:
+    with Steps(num_steps(cases, plan)) as step:
         for own in clusters_for(cases):
             measurements += run_cases(own, plan, step, failures)
             rows = json.dumps([row.row() for row in measurements], indent=1)

@@ -26,6 +26,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from dagopt.controller.application import ApplicationController
+from dagopt.controller.boundary import BoundaryController
 from dagopt.controller.grouping import GroupingController
 from dagopt.model.wire import (
     ExecutorAdded,
@@ -143,12 +145,13 @@ def plan_case(kind: ShuffleType, num_tasks: int, num_hosts: int) -> dict[str, An
     """Measure one case in this process."""
     calm_gc()  # as the planner process does
     controller = controller_with(num_hosts)
+    application = ApplicationController(grouping=controller, boundary=BoundaryController())
     seconds = []
     num_answers = 0
     for repetition in range(REPETITIONS + 1):
         line = task_set(kind, num_tasks, num_hosts, stage=10 + repetition)
         begin_s = time.perf_counter()
-        answers = answer(controller, decode(line), 10.0)
+        answers = answer(application, decode(line), 10.0)
         encoded = b"".join(msgspec.json.encode(one) for one in answers)
         seconds.append(time.perf_counter() - begin_s)
         num_answers = len(answers)

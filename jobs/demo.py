@@ -30,7 +30,7 @@ from dagopt.errors import DagoptError
 from dagopt.spark.launch import launch_conf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 JOB = Path(__file__).resolve().parent / "etl_shuffle.py"
 DEMO_DIR = JOB.parent.parent / "build" / "demo"
@@ -74,8 +74,21 @@ def dagopt_conf(decision_log: Path) -> dict[str, str]:
         # This job's stages are small: without it, dagopt would rightly not look at most of them.
         "min_input_bytes": "1m",
     }
+    return plugin_conf(options, cores=1, master=MASTER)
+
+
+def plugin_conf(
+    options: dict[str, str], *, cores: int, master: str, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Spark properties that switch dagopt on, with options of its own.
+
+    Raises:
+        RunError: dagopt does not work with the installed Spark.
+    """
     try:
-        launch = launch_conf(pyspark.__version__, cores=1, master=MASTER, options=options)
+        launch = launch_conf(
+            pyspark.__version__, cores=cores, master=master, options=options, base=base
+        )
     except DagoptError as error:
         raise RunError(str(error)) from error
     if not launch.conf:
@@ -84,30 +97,45 @@ def dagopt_conf(decision_log: Path) -> dict[str, str]:
 
 
 def run_job(run_dir: Path, data: Path, scale: int, conf: dict[str, str]) -> float:
-    """Run the job once by spark-submit; returns its own elapsed seconds, without Spark's start.
+    """Run the ETL job once, as :func:`submit` does, and with ``conf``."""
+    shutil.rmtree(run_dir, ignore_errors=True)
+    properties = {
+        "spark.master": MASTER,
+        # Several tasks for each core: where all start at once, there is nothing to decide.
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        **conf,
+    }
+    arguments = ["--scale", str(scale), "--input", str(data), "--output", str(run_dir / "output")]
+    return submit(JOB, run_dir, properties, arguments)
+
+
+def submit(job: Path, run_dir: Path, conf: dict[str, str], arguments: Sequence[str]) -> float:
+    """Run a job once by spark-submit; returns its own elapsed seconds, without Spark's start.
+
+    Args:
+        job: one of ours, which prepares its input and sums up what it did.
+        run_dir: gets its log, its summary, and what it needs while it runs.
+        conf: Spark properties, the master among them.
+        arguments: of the job, ``--prepare`` and ``--json`` left out.
 
     Raises:
         RunError: it failed or took longer than ``RUN_LIMIT_S``.
     """
-    shutil.rmtree(run_dir, ignore_errors=True)
-    run_dir.mkdir(parents=True)
+    run_dir.mkdir(parents=True, exist_ok=True)
     home = Path(pyspark.__file__).parent
     properties = {
         "spark.ui.enabled": "false",
-        # Several tasks for each core: where all start at once, there is nothing to decide.
-        "spark.sql.shuffle.partitions": "8",
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
         # Runs of half a minute: on two cores, the second compiler costs more than it gains.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.local.dir": str(run_dir / "scratch"),
         **conf,
     }
-    command = [str(home / "bin" / "spark-submit"), "--master", MASTER]
+    command = [str(home / "bin" / "spark-submit")]
     for key, value in properties.items():
         command += ["--conf", f"{key}={value}"]
-    command += [str(JOB), "--prepare", "--scale", str(scale), "--input", str(data)]
-    command += ["--output", str(run_dir / "output"), "--json", str(run_dir / "summary.json")]
+    command += [str(job), "--prepare", *arguments, "--json", str(run_dir / "summary.json")]
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),

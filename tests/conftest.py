@@ -6,6 +6,7 @@ environment. ``run_spark_script`` is the one way to start them.
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -71,44 +72,44 @@ def spark_jar() -> Path:
 
 @pytest.fixture
 def run_spark_script(spark_jar: Path, tmp_path: Path) -> RunSparkScript:
-    """Runs a PySpark script by spark-submit and gives its output and exit code.
-
-    ``run_spark_script(script, conf={...}, dagopt=True)``: ``script`` is a path, or source text. With
-    ``dagopt`` the script runs through ``dagopt submit``, else through plain spark-submit. Keys of
-    ``conf`` win over :data:`BASE_CONF`; a value of None takes a key away.
-    """
+    """Runs a PySpark script by spark-submit and gives its output and exit code: :func:`run_spark`."""
     assert spark_jar.is_file()
+    return functools.partial(run_spark, tmp_path)
 
-    def run(
-        script: str | Path,
-        *arguments: str,
-        conf: Mapping[str, str | None] | None = None,
-        dagopt: bool = True,
-        submit_arguments: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        timeout_s: float = 600,
-    ) -> ScriptResult:
-        path = script if isinstance(script, Path) else tmp_path / "script.py"
-        if isinstance(script, str):
-            path.write_text(textwrap.dedent(script), encoding="utf-8")
-        settings = {**BASE_CONF, "spark.local.dir": str(tmp_path / "spark"), **(conf or {})}
-        arguments_of_conf = [
-            part
-            for key, value in settings.items()
-            if value is not None
-            for part in ("--conf", f"{key}={value}")
-        ]
-        command = (
-            [sys.executable, "-m", "dagopt.cli", "submit"] if dagopt else [str(spark_submit())]
-        )
-        return run_process(
-            [*command, *submit_arguments, *arguments_of_conf, str(path), *arguments],
-            cwd=tmp_path,
-            environment=environment,
-            timeout_s=timeout_s,
-        )
 
-    return run
+def run_spark(
+    directory: Path,
+    script: str | Path,
+    *arguments: str,
+    conf: Mapping[str, str | None] | None = None,
+    dagopt: bool = True,
+    submit_arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = 600,
+) -> ScriptResult:
+    """Run a PySpark script by spark-submit, in ``directory``.
+
+    ``script`` is a path, or source text. With ``dagopt`` the script runs through ``dagopt submit``,
+    else through plain spark-submit. Keys of ``conf`` win over :data:`BASE_CONF`; a value of None
+    takes a key away.
+    """
+    path = script if isinstance(script, Path) else directory / "script.py"
+    if isinstance(script, str):
+        path.write_text(textwrap.dedent(script), encoding="utf-8")
+    settings = {**BASE_CONF, "spark.local.dir": str(directory / "spark"), **(conf or {})}
+    arguments_of_conf = [
+        part
+        for key, value in settings.items()
+        if value is not None
+        for part in ("--conf", f"{key}={value}")
+    ]
+    command = [sys.executable, "-m", "dagopt.cli", "submit"] if dagopt else [str(spark_submit())]
+    return run_process(
+        [*command, *submit_arguments, *arguments_of_conf, str(path), *arguments],
+        cwd=directory,
+        environment=environment,
+        timeout_s=timeout_s,
+    )
 
 
 def spark_submit() -> Path:

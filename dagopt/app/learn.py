@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from dagopt.errors import InputError
 from dagopt.events.observed_profile import observed_profile
 from dagopt.events.profile_file import write_profile
 from dagopt.events.read import EventLog, LogHealth, find_event_logs, read_trace
-from dagopt.model.stage_profile import StageProfile, StageProfiles, merge_profiles
+from dagopt.model.stage_profile import StageProfile, StageProfiles, is_gpu_part, merge_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -149,7 +150,8 @@ def _read_run(log: EventLog) -> _Run:
         start_s=trace.start_s,
         profiles=profiles,
         num_stages=len(trace.stages),
-        num_unknown_stages=len(trace.stages) - sum(p.num_runs for p in profiles),
+        num_unknown_stages=len(trace.stages)
+        - sum(p.num_runs for p in profiles if not is_gpu_part(p.signature)),
         health=health,
     )
 
@@ -159,8 +161,12 @@ def _run_profiles(trace: ApplicationTrace) -> tuple[StageProfile, ...]:
     observed: dict[str, list[StageProfile]] = {}
     for stage in trace.stages:
         profile = observed_profile(stage)
-        if profile is not None:
-            observed.setdefault(profile.signature, []).append(profile)
+        if profile is None:
+            continue
+        observed.setdefault(profile.signature, []).append(profile)
+        for name in stage.gpu_parts:
+            part = dataclasses.replace(profile, signature=name)
+            observed.setdefault(name, []).append(part)
     return tuple(merge_profiles(same, older_weight=1.0) for same in observed.values())
 
 

@@ -50,6 +50,10 @@ class FormTime:
     num_slices: int = 1
     """Above 1 in the form ``sliced`` only."""
 
+    max_cpu_tasks: int = 0
+    """In the form ``sliced``, CPU tasks that may run before one of a later slice than the first
+    starts; 0 for any number."""
+
     boundary_before: bool = False
     """Whether an inserted shuffle stands before the GPU part."""
 
@@ -60,7 +64,8 @@ class FormTime:
     def name(self) -> str:
         """The form in words: ``split before and after``, ``sliced in 4``."""
         if self.form == "sliced":
-            return f"sliced in {self.num_slices}"
+            limit = f" with {self.max_cpu_tasks} CPU tasks at once" if self.max_cpu_tasks else ""
+            return f"sliced in {self.num_slices}{limit}"
         if self.form == "split":
             sides = {"before": self.boundary_before, "after": self.boundary_after}
             return f"split {' and '.join(side for side, is_there in sides.items() if is_there)}"
@@ -138,6 +143,7 @@ def sliced_time(
     after: ShuffleCost,
     *,
     num_slices: int,
+    max_cpu_tasks: int = 0,
 ) -> FormTime:
     """CPU and GPU stages of the slices side by side, and a last CPU stage over all partitions.
 
@@ -148,6 +154,7 @@ def sliced_time(
         before: the shuffle before the GPU part, for all partitions together.
         after: the one after it.
         num_slices: at least 1.
+        max_cpu_tasks: as :func:`dagopt.cost.slice_schedule.last_gpu_end_s` takes it.
 
     Raises:
         InputError: there are fewer partitions than slices, or no slices.
@@ -159,6 +166,7 @@ def sliced_time(
         gpu_task_s=gpu_task_s,
         handover_s=before.stage_s,
         slots=slots,
+        max_cpu_tasks=max_cpu_tasks,
     )
     return FormTime(
         form="sliced",
@@ -166,6 +174,7 @@ def sliced_time(
         gpu_allocated_s=num_partitions * gpu_task_s,
         gpu_busy_s=num_partitions * costs.gpu_s,
         num_slices=num_slices,
+        max_cpu_tasks=max_cpu_tasks,
         boundary_before=True,
         boundary_after=True,
     )

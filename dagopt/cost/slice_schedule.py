@@ -43,7 +43,13 @@ def slice_sizes(num_partitions: int, num_slices: int) -> tuple[int, ...]:
 
 
 def last_gpu_end_s(
-    sizes: Sequence[int], *, cpu_task_s: float, gpu_task_s: float, handover_s: float, slots: Slots
+    sizes: Sequence[int],
+    *,
+    cpu_task_s: float,
+    gpu_task_s: float,
+    handover_s: float,
+    slots: Slots,
+    max_cpu_tasks: int = 0,
 ) -> float:
     """Seconds from the start of the first CPU task to the end of the last GPU task.
 
@@ -53,6 +59,8 @@ def last_gpu_end_s(
         gpu_task_s: seconds of each GPU task, >= 0.
         handover_s: seconds from the last CPU end of a slice until its GPU tasks are ready, >= 0.
         slots: what all of them run on.
+        max_cpu_tasks: CPU tasks of slices behind the first start only while fewer CPU tasks than
+            this run, which leaves slots to GPU tasks; 0 for any number.
     """
     total = sum(sizes)
     slices = deque(sizes)
@@ -68,7 +76,11 @@ def last_gpu_end_s(
             gpu_ready, gpu_running = gpu_ready - count, gpu_running + count
             gpu_ends.append((now_s + gpu_task_s, count))
             free_cores = slots.free_cores(cpu_running, gpu_running)
-        count = min(total - cpu_started, math.floor(free_cores))
+        count = math.floor(free_cores)
+        if max_cpu_tasks:
+            first_left = max(0, sizes[0] - cpu_started)
+            count = min(count, max(first_left, max_cpu_tasks - cpu_running))
+        count = min(count, total - cpu_started)
         if count:
             cpu_started, cpu_running = cpu_started + count, cpu_running + count
             cpu_ends.append((now_s + cpu_task_s, count))

@@ -16,7 +16,7 @@ from dagopt.events import spark_events as ev
 from dagopt.events.lineage import StageKey, parent_stage_ids
 from dagopt.events.stage_rows import StageRows, stamp_s
 from dagopt.events.trace import ApplicationTrace, ExecutorTrace, JobTrace, StageTrace, spark_line
-from dagopt.model.stage_profile import plan_number
+from dagopt.model.stage_profile import is_gpu_part, plan_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -235,6 +235,7 @@ class TraceFold:
             attempt=key[1],
             name=info.name or "",
             scopes=tuple(_scope_name(rdd) for rdd in rdds),
+            gpu_parts=tuple(sorted({r.name for r in rdds if r.name and is_gpu_part(r.name)})),
             plan=self._plans.get(rows.execution_id or "", ""),
             rdd_ids=tuple(rdd.rdd_id or 0 for rdd in rdds),
             parent_stage_ids=parents,

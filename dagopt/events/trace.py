@@ -124,6 +124,9 @@ class StageTrace:
     scopes: tuple[str, ...]
     """Of every RDD, sorted by RDD id: the scope's name, or the RDD's own."""
 
+    gpu_parts: tuple[str, ...]
+    """Which parts of GPU stages it is, as dagopt named its RDDs: behind one may stand another."""
+
     plan: str
     """Number of the plan of its SQL query; empty where it belongs to none that the log holds."""
 

@@ -56,6 +56,10 @@ class GpuPipeline:
     costs: PartitionCosts | None
     """None where any part of it has not been measured yet."""
 
+    sliceable: bool = True
+    """Whether it can be cut into slices, and a shuffle be put behind the GPU operator. False where
+    what follows is not known yet, as with RDDs."""
+
     def __post_init__(self) -> None:
         if self.num_partitions < 0:
             raise InputError(f"num_partitions is {self.num_partitions}, must be >= 0")
@@ -90,6 +94,11 @@ class Slots:
     def gpu_tasks(self) -> int:
         """GPU tasks that run at once, at least 1: GPUs, or fewer where CPU slots run out."""
         return self.gpu_tasks_in(self.cores, self.gpus)
+
+    @property
+    def cores_beside_gpus(self) -> int:
+        """CPU slots that are free while all GPUs have tasks, at least 1."""
+        return max(1, math.floor(self.free_cores(0, self.gpu_tasks)))
 
     def gpu_tasks_in(self, cpu_slots: float, gpus: int) -> int:
         """GPU tasks that fit in so many free CPU slots and free GPUs."""

@@ -17,7 +17,7 @@ import math
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -35,6 +35,7 @@ _COUNTER = re.compile(r"(?<=\$)\d+|#\d+L?|\[(?:plan_)?id=#?\d+\]|\s*\(\d+\)")
 _NUMBER = re.compile(r"\b\d+\b")
 # As in the JVM: ASCII digits and white space.
 _PLAN_IDS = b"0123456789 \t\n\x0b\f\r"
+_GPU_PART = re.compile(r"GPU stage \d+, (?:cpu|gpu|rest) part")
 _SPACE = re.compile(r"\s+")
 _PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow)\w*")
 
@@ -97,6 +98,21 @@ def plan_number(description: str) -> str:
     text = description.encode("utf-8", "replace").translate(None, _PLAN_IDS)
     digest = hashlib.sha256(text).digest()
     return str(int.from_bytes(digest[:6], "big"))
+
+
+def gpu_part_signature(number: str, part: Literal["cpu", "gpu", "rest"]) -> str:
+    """What one part of a GPU stage is called: the JVM gives an RDD of its stage this name.
+
+    Args:
+        number: of the GPU stage's physical plan.
+        part: in front of the GPU operator, it, or behind it; each ran between inserted shuffles.
+    """
+    return f"GPU stage {number}, {part} part"
+
+
+def is_gpu_part(name: str) -> bool:
+    """Whether an RDD has a name that :func:`gpu_part_signature` gives."""
+    return _GPU_PART.fullmatch(name) is not None
 
 
 def loose_signature(signature: str) -> str:

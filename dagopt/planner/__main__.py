@@ -8,20 +8,29 @@ import time
 from pathlib import Path
 from typing import IO
 
+from dagopt.controller.application import ApplicationController
+from dagopt.controller.boundary import BoundaryController
+from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.controller.grouping import GroupingController
 from dagopt.errors import DagoptError, InputError
 from dagopt.model.stage_profile import StageProfiles
 from dagopt.model.wire import Hello
 from dagopt.planner.process import calm_gc, run
-from dagopt.planner.settings import controller_settings
+from dagopt.planner.settings import boundary_settings, controller_settings, shuffle_rates
 from dagopt.spark.conf import PREFIX
 
 _LOG = logging.getLogger("dagopt.planner")
 
 
-def make_controller(hello: Hello) -> GroupingController:
+def make_controller(hello: Hello) -> ApplicationController:
     """The controller for the application that says hello."""
-    return GroupingController(controller_settings(hello.conf), _profiles(hello))
+    profiles = _profiles(hello)
+    return ApplicationController(
+        grouping=GroupingController(controller_settings(hello.conf), profiles),
+        boundary=BoundaryController(
+            boundary_settings(hello.conf), shuffle_rates(hello.conf), costs=GpuCosts(profiles)
+        ),
+    )
 
 
 def _profiles(hello: Hello) -> StageProfiles | None:

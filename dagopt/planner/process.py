@@ -14,12 +14,14 @@ from typing import IO, Any
 
 import msgspec
 
-from dagopt.controller.grouping import GroupingController
+from dagopt.controller.application import ApplicationController
 from dagopt.errors import BridgeError, InputError
 from dagopt.model.wire import (
     PROTOCOL_VERSION,
+    Form,
     FromJvm,
     FromPlanner,
+    GpuStage,
     Hello,
     Ping,
     Plan,
@@ -35,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 _DECODER: msgspec.json.Decoder[FromJvm] = msgspec.json.Decoder(FromJvm)
 _ENCODER = msgspec.json.Encoder()
 
-ControllerFactory = Callable[[Hello], GroupingController]
+ControllerFactory = Callable[[Hello], ApplicationController]
 """Makes the controller when the first message has told the configuration."""
 
 
@@ -54,14 +56,14 @@ def run(
         out: where instructions go; flushed after the answer to each message.
         clock: epoch seconds.
         make_controller: called once.
-        decision_log: opens the file that every decision is appended to, if there is one.
+        decision_log: opens the file that every decision, and what GPUs did, is appended to, if there is one.
 
     Raises:
         BridgeError: a line is not a message of this protocol version.
     """
-    controller: GroupingController | None = None
+    controller: ApplicationController | None = None
     log: IO[bytes] | None = None
-    num_logged = 0
+    num_logged = (0, 0, 0)
     for line in lines:
         message = decode(line)
         answers: list[FromPlanner]
@@ -75,12 +77,11 @@ def run(
         if answers:
             out.write(b"".join(_ENCODER.encode(one) + b"\n" for one in answers))
             out.flush()
-        if log is not None and controller.num_decisions > num_logged:
-            new = controller.num_decisions - num_logged
-            for decision in list(controller.decisions)[-new:]:
-                log.write(_ENCODER.encode(decision.to_dict()) + b"\n")
+        if log is not None and controller.num_entries != num_logged:
+            for entry in controller.new_entries(num_logged):
+                log.write(_ENCODER.encode(entry) + b"\n")
             log.flush()
-            num_logged = controller.num_decisions
+            num_logged = controller.num_entries
 
 
 def calm_gc() -> None:
@@ -108,7 +109,7 @@ def decode(line: bytes) -> FromJvm:
     return message
 
 
-def answer(controller: GroupingController, message: FromJvm, now_s: float) -> list[FromPlanner]:
+def answer(controller: ApplicationController, message: FromJvm, now_s: float) -> list[FromPlanner]:
     """Instructions that answer one message."""
     if isinstance(message, Ping):
         return [Pong(seq=message.seq)]
@@ -118,16 +119,21 @@ def answer(controller: GroupingController, message: FromJvm, now_s: float) -> li
         return controller.step(message, now_s)
     except InputError as error:
         _LOG.warning("%s", error)
+        reason = f"not understood: {error}"
+        if isinstance(message, GpuStage):
+            return [Form(id=message.id, slices=[message.num_partitions], reason=reason)]
         if not isinstance(message, TaskSetSubmitted):
             return []
-        reason = f"not understood: {error}"
         return [Plan(stage=message.stage, attempt=message.attempt, action="pass", reason=reason)]
 
 
-def report_body(controller: GroupingController) -> dict[str, Any]:
-    """What a report shows of a controller."""
+def report_body(application: ApplicationController) -> dict[str, Any]:
+    """What a report shows of what was decided and measured."""
+    controller, boundary = application.grouping, application.boundary
     return {
         "decisions": [decision.to_dict() for decision in controller.decisions],
+        "gpu_stages": [decision.to_dict() for decision in boundary.decisions],
+        "gpu_use": [use.to_dict() for use in boundary.uses],
         "task_sets": controller.num_task_sets,
         "recalculations": controller.num_recalculations,
         "idle_hold_s": round(controller.idle_hold_s, 3),

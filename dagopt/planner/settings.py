@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from dagopt.controller.grouping import ControllerSettings
 from dagopt.cost.bandwidth import Bandwidths
+from dagopt.cost.inserted_shuffle import ShuffleRates
 from dagopt.model.network import parse_networks
+from dagopt.policy.boundary.choose_form import Boundary, BoundarySettings
 from dagopt.policy.grouping.decide import GroupingSettings
 from dagopt.spark.conf import PREFIX, check_conf, value_of
 from dagopt.units import parse_bytes, parse_time_s
@@ -36,4 +39,27 @@ def controller_settings(conf: Mapping[str, str]) -> ControllerSettings:
             disk_bytes_per_s=float(parse_bytes(text("disk.bandwidth"))),
         ),
         networks=parse_networks(text("networks")),
+    )
+
+
+def boundary_settings(conf: Mapping[str, str]) -> BoundarySettings:
+    """What the user set for the forms of GPU stages.
+
+    Raises:
+        ConfError: a value is wrong.
+    """
+    check_conf(conf)
+    return BoundarySettings(boundary=cast("Boundary", value_of(conf, PREFIX + "boundary")))
+
+
+def shuffle_rates(conf: Mapping[str, str]) -> ShuffleRates:
+    """What inserted shuffles are taken to cost until they have been measured.
+
+    Raises:
+        ConfError: a value is wrong.
+    """
+    bandwidths = controller_settings(conf).bandwidths
+    return ShuffleRates(
+        disk_bytes_per_s=bandwidths.disk_bytes_per_s,
+        network_bytes_per_s=bandwidths.network_bytes_per_s,
     )

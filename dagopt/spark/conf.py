@@ -176,6 +176,12 @@ KEYS: tuple[ConfKey, ...] = (
         "task grouping: launch order, delays, and concurrency per stage",
         default=True,
     ),
+    _choice_key(
+        "boundary",
+        "shuffles between CPU and GPU operators: where they pay, everywhere, or nowhere",
+        default="auto",
+        values=("auto", "always", "never"),
+    ),
     _integer_key(
         "slotsPerCore",
         "most tasks that run at once per core in an I/O-bound stage; 1 never raises concurrency",

@@ -19,6 +19,7 @@ from dagopt.spark.conf import PREFIX, check_conf, option_values, value_of
 from dagopt.spark.jar import JVM_DIR, jar_path, minor_of
 
 PLUGIN = "org.apache.spark.scheduler.dagopt.DagoptPlugin"
+EXTENSION = "org.apache.spark.sql.dagopt.DagoptExtensions"
 
 #: Spark lines that a jar can be built for, oldest first.
 SPARK_LINES = ("3.5", "4.0", "4.1", "4.2", "4.3")
@@ -95,7 +96,11 @@ def launch_conf(
 
     cluster_mode = (deploy_mode or have.get("spark.submit.deployMode", "client")) == "cluster"
     on_master = master or have.get("spark.master", "")
-    conf = {**_plugin_conf(jar, have, on_master, cluster_mode=cluster_mode), **conf}
+    conf = {
+        **_plugin_conf(jar, have, on_master, cluster_mode=cluster_mode),
+        **_extension_conf(have),
+        **conf,
+    }
     notes: tuple[str, ...] = ()
     if not cluster_mode:
         conf.update(_planner_conf(have))
@@ -168,6 +173,16 @@ def _plugin_conf(
     path = [part for part in have.get("spark.driver.extraClassPath", "").split(":") if part]
     conf["spark.driver.extraClassPath"] = ":".join([on_driver, *filter(_is_not_ours, path)])
     return conf
+
+
+def _extension_conf(have: Mapping[str, str]) -> dict[str, str]:
+    """The planner strategy for GPU operators, behind the user's own extensions.
+
+    Also where no boundary may be put: it gives functions their profiles, see ``dagopt.gpu_udf``, and where a hint asks.
+    """
+    extensions = _items(have.get("spark.sql.extensions"))
+    ours = [] if EXTENSION in extensions else [EXTENSION]
+    return {"spark.sql.extensions": ",".join([*extensions, *ours])}
 
 
 def _file_name(path: str) -> str:

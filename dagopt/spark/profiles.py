@@ -112,16 +112,12 @@ def gpu_profile(
     """
     memory_bytes = None if memory is None else parse_bytes(memory)
     request = GpuRequest(gpus=gpus, cpus=cpus, memory_bytes=memory_bytes)
-    if _is_connect():
+    if is_connect():
         return _build(request, cpus)
     context = _context()
     master = str(context.master)
     if is_local_mode(master):
-        logger.warning(
-            "dagopt: %s has no stage-level scheduling, so the plan runs unchanged; local-cluster[1,4,2048]"
-            " is a cluster manager that has it",
-            master,
-        )
+        warn_local(master)
         return None
     conf = dict(context.getConf().getAll())
     factor = slots_of_a_core(conf, str(context.version))
@@ -136,6 +132,52 @@ def gpu_profile(
     if key not in interned:
         interned[key] = _build(request, asked_cpus)
     return interned[key]
+
+
+def warn_local(master: str) -> None:
+    """Say that profiles do nothing there, in one line."""
+    logger.warning(
+        "dagopt: %s has no stage-level scheduling, so the plan runs unchanged; local-cluster[1,4,2048]"
+        " is a cluster manager that has it",
+        master,
+    )
+
+
+def check_profile(where: str, profile: object) -> None:
+    """Check that it is a profile, or None.
+
+    Raises:
+        InputError: it is neither; ``where`` is the function that it was handed to.
+    """
+    from pyspark.resource import ResourceProfile  # noqa: PLC0415
+
+    if profile is not None and not isinstance(profile, ResourceProfile):
+        raise InputError(
+            f"{where}: profile is a {type(profile).__name__}, expected a ResourceProfile, such as"
+            " dagopt.gpu_profile() gives, or None"
+        )
+
+
+def java_profile(context: Any, profile: ResourceProfile) -> Any:
+    """The JVM's profile, the same one each time.
+
+    A profile that was built before the session has none; Spark would make a new one, with a number
+    of its own, at each use.
+    """
+    if profile._java_resource_profile is None:  # noqa: SLF001  no other door
+        from pyspark.resource import (  # noqa: PLC0415
+            ExecutorResourceRequests,
+            TaskResourceRequests,
+        )
+
+        jvm = context._jvm  # noqa: SLF001
+        builder = jvm.org.apache.spark.resource.ResourceProfileBuilder()
+        executor = ExecutorResourceRequests(jvm, profile.executorResources)
+        task = TaskResourceRequests(jvm, profile.taskResources)
+        builder.require(executor._java_executor_resource_requests)  # noqa: SLF001
+        builder.require(task._java_task_resource_requests)  # noqa: SLF001
+        profile._java_resource_profile = builder.build()  # noqa: SLF001
+    return profile._java_resource_profile  # noqa: SLF001
 
 
 def check(request: GpuRequest, executors: Sequence[ExecutorSize]) -> None:
@@ -193,7 +235,8 @@ def _memory_bytes(conf: Mapping[str, str]) -> int | None:
     return parse_bytes(f"{text}m" if text.isdecimal() else text)
 
 
-def _is_connect() -> bool:
+def is_connect() -> bool:
+    """Whether this Python is a client of a Spark Connect server."""
     from pyspark.sql.utils import is_remote  # noqa: PLC0415  importing dagopt must not need pyspark
 
     return bool(is_remote())

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagopt.errors import BridgeError
+from dagopt.spark.bridge import class_loader, jvm_class
 from dagopt.spark.conf import PREFIX, check_driver_files, option_values
 from dagopt.spark.home import SparkHome, pyspark_home
 from dagopt.spark.launch import PLUGIN, find_jar, launch_conf
@@ -107,7 +108,7 @@ def report(spark: SparkSession) -> Report:
             "with dagopt.configure(builder), dagopt submit, or the settings that dagopt conf prints"
         )
     try:
-        text = _class(jvm, _SINGLETON).getMethod("reportJson", None).invoke(None, None)
+        text = jvm_class(jvm, _SINGLETON).getMethod("reportJson", None).invoke(None, None)
     except Exception as error:  # py4j's own errors share no useful base
         raise BridgeError(
             f"dagopt is not active in this session: its JVM side does not answer ({error})"
@@ -156,28 +157,18 @@ def _known_conf(jvm: Any | None, spark: SparkHome) -> dict[str, str]:
 def _load_jar(jvm: Any, version: str) -> str | None:
     """Make the plugin's class known to a JVM that runs already; else say why it cannot be."""
     try:
-        _class(jvm, PLUGIN)
+        jvm_class(jvm, PLUGIN)
     except Exception:  # noqa: BLE001  py4j wraps the ClassNotFoundException
         logger.debug("%s is not on the class path of the running JVM", PLUGIN)
     else:
         return None
     jar = find_jar(version)
     try:
-        _loader(jvm).addURL(jvm.java.io.File(str(jar)).toURI().toURL())
-        _class(jvm, PLUGIN)
+        class_loader(jvm).addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+        jvm_class(jvm, PLUGIN)
     except Exception as error:  # noqa: BLE001  whatever it is, the session starts without dagopt
         return (
             f"the JVM that runs already cannot load {jar.name} ({error}); start the application with "
             "dagopt submit, or configure the builder before the first session"
         )
     return None
-
-
-def _loader(jvm: Any) -> Any:
-    """The class loader by which Spark finds plugins."""
-    return jvm.java.lang.Thread.currentThread().getContextClassLoader()
-
-
-def _class(jvm: Any, name: str) -> Any:
-    """The class of that name as Spark would load it; py4j's own look-up sees fewer jars."""
-    return jvm.java.lang.Class.forName(name, True, _loader(jvm))

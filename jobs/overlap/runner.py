@@ -25,11 +25,11 @@ from jobs.overlap.measure import Measurement, measure
 from jobs.overlap.modes import DAGOPT, REPOSITORY, spark_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jobs.overlap.cases import Case
 
-STOP_S = 20.0
+STOP_S = 60.0
 
 
 class RunError(Exception):
@@ -249,19 +249,26 @@ def start_driver(
     event_log_dir: Path,
 ) -> Application:
     """Start ``python -m module`` on the cluster, with ``request`` as its argument."""
+    process = start_process(module, request, cluster.environment(), log)
+    hand_on_priority(process.pid)
+    return Application(mode=mode, process=process, log=log, event_log_dir=event_log_dir)
+
+
+def start_process(
+    module: str, request: dict[str, Any], environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[str]:
+    """Start ``python -m module`` in a session of its own; what it says to stderr goes to ``log``."""
     with log.open("wb") as stderr:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", module, json.dumps(request)],
             cwd=REPOSITORY,
-            env=cluster.environment() | {"PYTHONPATH": str(REPOSITORY)},
+            env={**environment, "PYTHONPATH": str(REPOSITORY)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
             start_new_session=True,
         )
-    hand_on_priority(process.pid)
-    return Application(mode=mode, process=process, log=log, event_log_dir=event_log_dir)
 
 
 def window_properties(cases: Sequence[Case], plan: Plan) -> dict[str, str]:

@@ -6,7 +6,9 @@
 
 For each Spark: compiles the jar, runs `smoke.py` without dagopt, and with it on a local cluster of two
 executors with one core each, and checks that the rows are the same, that tasks were held and started as the
-planner said, on the executors that it said, and that more of them ran at once than there are cores.
+planner said, on the executors that it said, and that more of them ran at once than there are cores. Also
+`gpu_udf_scenarios.py` and, from Spark 4.0 on, `gpu_scenarios.py`, some of each: the rows of GPU operators
+behind an inserted shuffle.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from dagopt.spark.jar import Spark, build, find_spark, jar_path  # noqa: E402
+from dagopt.spark.launch import submit_conf  # noqa: E402
+from tests.conftest import BASE_CONF  # noqa: E402
+from tests.spark.gpu_cluster import gpu_conf  # noqa: E402
 
 LINES = "3.5 4.0 4.1 4.2 4.3"
 SLOTS_PER_CORE = 4
@@ -55,11 +61,18 @@ def install(line: str) -> Path:
     return target / "pyspark"
 
 
-def smoke(
-    spark: Spark, directory: Path, name: str, master: str, conf: dict[str, str]
-) -> dict[str, Any]:
-    """Runs the job and gives what it wrote."""
-    result = directory / f"{name}.json"
+def run_script(
+    spark: Spark,
+    directory: Path,
+    name: str,
+    command: list[str],
+    more_environment: dict[str, str],
+) -> None:
+    """Runs a script with that Spark, and no other in its environment.
+
+    Raises:
+        FailedError: it ended badly; with the end of its log.
+    """
     py4j = next((spark.home / "python" / "lib").glob("py4j-*.zip"))
     environment = {
         **{
@@ -68,19 +81,15 @@ def smoke(
             if not key.startswith(("PYSPARK_", "SPARK_"))
         },
         "SPARK_HOME": str(spark.home),
-        "PYTHONPATH": os.pathsep.join([str(spark.home.parent), str(py4j)]),
+        "PYTHONPATH": os.pathsep.join([str(spark.home.parent), str(py4j), str(ROOT)]),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        **more_environment,
     }
-    everywhere = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    options = [
-        f"{key}={value}" for key, value in {**everywhere, "smoke.executors": "2", **conf}.items()
-    ]
-    script = Path(__file__).parent / "smoke.py"
     log = directory / f"{name}.log"
     with log.open("w", encoding="utf-8") as out:
         done = subprocess.run(
-            [sys.executable, str(script), str(result), master, *options],
+            [sys.executable, *command],
             env=environment,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -90,6 +99,19 @@ def smoke(
         )
     if done.returncode != 0:
         raise FailedError(f"{name}: exit code {done.returncode}\n{log.read_text()[-4000:]}")
+
+
+def smoke(
+    spark: Spark, directory: Path, name: str, master: str, conf: dict[str, str]
+) -> dict[str, Any]:
+    """Runs the job and gives what it wrote."""
+    result = directory / f"{name}.json"
+    everywhere = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    options = [
+        f"{key}={value}" for key, value in {**everywhere, "smoke.executors": "2", **conf}.items()
+    ]
+    script = Path(__file__).parent / "smoke.py"
+    run_script(spark, directory, name, [str(script), str(result), master, *options], {})
     loaded: dict[str, Any] = json.loads(result.read_text())
     return loaded
 
@@ -113,6 +135,70 @@ def with_dagopt(spark: Spark, directory: Path, trace: Path) -> dict[str, Any]:
     conf["spark.executor.cores"] = conf["spark.task.cpus"] = str(SLOTS_PER_CORE)
     conf["spark.executorEnv.OMP_NUM_THREADS"] = "1"
     return smoke(spark, directory, "on", f"local-cluster[2,{SLOTS_PER_CORE},1024]", conf)
+
+
+def gpu_stages(spark: Spark, directory: Path) -> str:
+    """One line about GPU operators in split form.
+
+    Raises:
+        FailedError: rows differ from those without a profile, or CPU operators held a GPU.
+    """
+    names = ["plain", "nested", "followed", "numbered"]
+    seen = gpu_run(spark, directory, "gpu_scenarios.py", names)
+    for name in names:
+        for adaptive in ("true", "false"):
+            found = seen[f"{name} {adaptive}"]
+            plain, gpu = ([dropped(part) for part in found[which]] for which in ("plain", "gpu"))
+            if plain != gpu or not found["num_planned"]:
+                raise FailedError(f"GPU stage {name}, adaptive {adaptive}: {found}")
+            held = {row.get("cpu_gpus", 0) for part in found["gpu"] for row in part}
+            if held != {0}:
+                raise FailedError(f"GPU stage {name}, adaptive {adaptive}: CPU tasks held GPUs")
+    num_split = sum(one["boundary_before"] for one in seen["report"]["gpu_stages"])
+    return f"{num_split} GPU stages behind inserted shuffles"
+
+
+def gpu_udfs(spark: Spark, directory: Path) -> str:
+    """One line about functions of ``dagopt.gpu_udf``.
+
+    Raises:
+        FailedError: one held no GPU, or a function beside it did.
+    """
+    names = ["scalar", "groups", "mapped", "mapped_arrow"]
+    seen = gpu_run(spark, directory, "gpu_udf_scenarios.py", names)
+    for name in names:
+        for adaptive in ("true", "false"):
+            found = seen[f"{name} {adaptive}"]
+            rows = [str(row) for part in found["gpu"] for row in part]
+            held = all("'gpu_gpus': 1" in row for row in rows)
+            others = any(f"'{other}_gpus': 1" in row for other in ("cpu", "after") for row in rows)
+            if not rows or not held or others or not found["is_planned"]:
+                raise FailedError(f"gpu_udf {name}, adaptive {adaptive}: {found}")
+    return f"{len(names)} kinds of functions of gpu_udf under their profile"
+
+
+def gpu_run(spark: Spark, directory: Path, script_name: str, names: list[str]) -> dict[str, Any]:
+    """Runs scenarios with boundaries wherever they can be, and gives what they wrote."""
+    base = {
+        **BASE_CONF,
+        **gpu_conf(directory, cores=3),
+        "spark.dagopt.boundary": "always",
+        "spark.dagopt.planner.timeout": "60s",
+        "spark.dagopt.slotsPerCore": "1",
+    }
+    conf = {**base, **submit_conf(spark.version, base=base)}
+    result = directory / "gpu.json"
+    script = Path(__file__).parent / script_name
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    environment = {"PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"])}
+    run_script(spark, directory, script.stem, [str(script), str(result), *names], environment)
+    seen: dict[str, Any] = json.loads(result.read_text())
+    return seen
+
+
+def dropped(part: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without what differs on purpose: how many GPUs their tasks held."""
+    return [{key: row[key] for key in row if not key.endswith("_gpus")} for row in part]
 
 
 def check(off: dict[str, Any], on: dict[str, Any], trace: list[dict[str, Any]]) -> str:
@@ -185,6 +271,9 @@ def prove(spark: Spark) -> None:
         on = with_dagopt(spark, directory, trace)
         lines = [json.loads(line) for line in trace.read_text().splitlines()]
         print(f"{spark.version}: same rows; {check(off, on, lines)}", flush=True)
+        print(f"{spark.version}: {gpu_udfs(spark, directory)}", flush=True)
+        if spark.minor != "3.5":
+            print(f"{spark.version}: same rows; {gpu_stages(spark, directory)}", flush=True)
 
 
 def main() -> int:

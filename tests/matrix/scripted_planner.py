@@ -8,6 +8,8 @@ TRACE is a file of JSON lines: ``{"at_ms", "way": "in" | "out", "message"}``. Po
 * ``group``: groups of ``size`` tasks, ``delay_ms`` apart; with ``pin=N`` every Nth group goes to one executor, to
   each in turn; with ``raise=N`` at N tasks a core
   and, with ``from=N``, holding only task sets of at least N tasks
+* each of these cuts GPU stages, with ``slice=N``, into slices of N partitions, and with ``limit=N`` lets N of
+  their CPU tasks be active before one of a later slice is
 * ``stuck``: launches the first group and then nothing more
 * ``deaf``: never reads; ``mute``: never says a word; ``silent``: says ``ready`` and no more
 * ``slow``: pongs, but plans ``late_ms`` after the question
@@ -78,6 +80,8 @@ class Planner:
             self.executors.remove(message["executor"])
         elif kind == "task_set":
             self.task_set(message)
+        elif kind == "gpu_stage":
+            self.gpu_stage(message)
 
     def task_set(self, message: dict[str, Any]) -> None:
         key = {"stage": message["stage"], "attempt": message["attempt"]}
@@ -99,6 +103,19 @@ class Planner:
             self.plan(key, "order", list(reversed(range(message["num_tasks"]))))
         else:
             self.groups(key, message["num_tasks"])
+
+    def gpu_stage(self, message: dict[str, Any]) -> None:
+        count = message["num_partitions"]
+        size = self.number("slice", count)
+        self.say(
+            "form",
+            id=message["id"],
+            slices=[min(size, count - first) for first in range(0, count, size)],
+            boundary_before=True,
+            boundary_after=True,
+            ask_again=False,
+            max_cpu_tasks=self.number("limit", 0),
+        )
 
     def plan(self, key: dict[str, int], action: str, order: list[int] | None = None) -> None:
         self.say(

@@ -27,7 +27,12 @@ class Task:
 
 
 def simulated_tasks(
-    sizes: Sequence[int], cpu_task_s: float, gpu_task_s: float, handover_s: float, slots: Slots
+    sizes: Sequence[int],
+    cpu_task_s: float,
+    gpu_task_s: float,
+    handover_s: float,
+    slots: Slots,
+    max_cpu_tasks: int = 0,
 ) -> list[Task]:
     """Every task with its start and end: GPU tasks first, then CPU tasks, each kind by slice."""
     seconds = {"cpu": Fraction(cpu_task_s), "gpu": Fraction(gpu_task_s)}
@@ -62,7 +67,11 @@ def simulated_tasks(
             running = [other for other in tasks if other.runs_at(now)]
             free_cpus = slots.cores - sum(cpus[other.kind] for other in running)
             free_gpus = slots.gpus - sum(other.kind == "gpu" for other in running)
-            if cpus[task.kind] <= free_cpus and (task.kind == "cpu" or free_gpus > 0):
+            if task.kind == "cpu" and task.slice_index > 0 and max_cpu_tasks:
+                limited = sum(other.kind == "cpu" for other in running) >= max_cpu_tasks
+            else:
+                limited = task.kind == "gpu" and free_gpus < 1
+            if cpus[task.kind] <= free_cpus and not limited:
                 task.start, task.end = now, now + seconds[task.kind]
         moments = [task.end for task in tasks if task.end is not None]
         moments += [at for task in tasks if task.start is None and (at := ready(task)) is not None]

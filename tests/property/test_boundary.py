@@ -124,13 +124,19 @@ def closed_forms(
     quarters_s.filter(bool),
     quarters_s.filter(bool),
     quarters_s,
+    st.integers(0, 6),
 )
 def test_the_end_of_slices_is_that_of_single_tasks(
-    slices: list[int], slots: Slots, cpu_s: float, gpu_s: float, handover_s: float
+    slices: list[int], slots: Slots, cpu_s: float, gpu_s: float, handover_s: float, limit: int
 ) -> None:
-    expected = simulated_tasks(slices, cpu_s, gpu_s, handover_s, slots)
+    expected = simulated_tasks(slices, cpu_s, gpu_s, handover_s, slots, limit)
     end_s = last_gpu_end_s(
-        slices, cpu_task_s=cpu_s, gpu_task_s=gpu_s, handover_s=handover_s, slots=slots
+        slices,
+        cpu_task_s=cpu_s,
+        gpu_task_s=gpu_s,
+        handover_s=handover_s,
+        slots=slots,
+        max_cpu_tasks=limit,
     )
     assert end_s == max(task.end for task in expected if task.end is not None)
     assert all(task.end is not None for task in expected)

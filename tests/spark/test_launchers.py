@@ -14,6 +14,7 @@ import pytest
 
 from dagopt.spark.launch import SPARK_LINES
 from tests.conftest import BASE_CONF, ROOT, RunSparkScript, run_process, spark_submit
+from tests.spark.gpu_cluster import gpu_conf
 
 pytestmark = pytest.mark.spark
 
@@ -128,11 +129,15 @@ def test_the_command_that_local_cluster_conf_names(spark_jar: Path, tmp_path: Pa
     "path", sorted((ROOT / "spark_conf").glob("*.conf")), ids=lambda path: path.stem
 )
 def test_a_ready_made_file(path: Path, spark_jar: Path, tmp_path: Path) -> None:
-    (tmp_path / "dagopt").symlink_to(ROOT / "dagopt")  # the files' paths begin at a checkout's root
+    for name in ("dagopt", "spark_conf"):  # the files' paths begin at a checkout's root
+        (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "job.py").write_text(JOB, encoding="utf-8")
     over = {**BASE_CONF, "spark.submit.deployMode": "client"}
-    # The jar of these two lies where only their drivers find it.
-    over |= own_jar(spark_jar, always=path.stem in {"yarn", "kubernetes"})
+    if path.stem.startswith("gpu-"):
+        over |= gpu_conf(tmp_path)
+    # The jar of these lies where only their drivers find it.
+    elsewhere = {"yarn", "kubernetes", "gpu-yarn", "gpu-k8s"}
+    over |= own_jar(spark_jar, always=path.stem in elsewhere)
     command = [str(spark_submit()), "--properties-file", str(path)]
     command += [part for key, value in over.items() for part in ("--conf", f"{key}={value}")]
     ended = run_process(

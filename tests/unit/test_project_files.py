@@ -12,7 +12,7 @@ import pytest
 
 from dagopt.model.decision import Decision
 from dagopt.spark.conf import check_conf
-from dagopt.spark.launch import PLUGIN, SPARK_LINES
+from dagopt.spark.launch import EXTENSION, PLUGIN, SPARK_LINES
 from dagopt.spark.properties import read_properties
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,7 @@ def test_a_ready_made_file_switches_dagopt_on(path: Path) -> None:
     settings = read_properties(path)
     check_conf(settings)
     assert settings["spark.plugins"] == PLUGIN
+    assert settings["spark.sql.extensions"] == EXTENSION
     newest = f"dagopt-spark-{SPARK_LINES[-1]}.jar"
     assert settings["spark.jars"].endswith(newest)
     assert settings["spark.driver.extraClassPath"].endswith(newest)

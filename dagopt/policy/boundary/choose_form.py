@@ -13,7 +13,7 @@ fused one, the thresholds and the probe are ours.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from dagopt.cost.inserted_shuffle import ShuffleCost, ShuffleRates, shuffle_cost
@@ -46,7 +46,7 @@ class BoundarySettings:
     min_gain_fraction: float = 0.05
     """Predicted gain on the fused stage below which it is kept, 0 to 1."""
 
-    alike_fraction: float = 0.01
+    alike_fraction: float = 0.03
     """Forms within this share of the fastest count as equally fast, >= 0."""
 
     max_slices: int = 16
@@ -75,6 +75,10 @@ class BoundaryDecision:
 
     num_slices: int = 1
     """Above 1 in the form ``sliced`` only."""
+
+    max_cpu_tasks: int = 0
+    """In the form ``sliced``, CPU tasks that may run before one of a later slice than the first
+    starts, so that GPU tasks find a CPU slot; 0 for any number."""
 
     num_probe_partitions: int = 0
     """In the form ``probe``, how many partitions run first, in split form between two inserted
@@ -116,11 +120,15 @@ def choose_form(
     count = pipeline.num_partitions
     if count == 0:
         return BoundaryDecision(form="fused", reason="no partitions")
+    if pipeline.costs is None and not pipeline.sliceable:
+        return _unmeasured_whole(count, slots, settings)
     if pipeline.costs is None:
         return _unmeasured(count, slots, settings)
     costs = pipeline.costs
     before = shuffle_cost("before", count, costs.input_bytes, slots, rates)
     after = shuffle_cost("after", count, costs.output_bytes, slots, rates)
+    if not pipeline.sliceable:
+        settings = replace(settings, max_slices=1)
     considered = _considered(count, costs, slots, before, after, settings)
     chosen = _chosen(considered, costs, settings)
     return BoundaryDecision(
@@ -134,6 +142,7 @@ def choose_form(
             ]
         ),
         num_slices=chosen.num_slices,
+        max_cpu_tasks=chosen.max_cpu_tasks,
         boundary_before=chosen.boundary_before,
         boundary_after=chosen.boundary_after,
         predicted_s=chosen.elapsed_s,
@@ -150,7 +159,8 @@ def slice_counts(num_partitions: int, slots: Slots, max_slices: int) -> list[int
     never has fewer partitions than GPU tasks run at once: a narrower one would leave GPUs idle.
     """
     most = min(max_slices, num_partitions // slots.gpu_tasks)
-    filling = {num_partitions // slots.gpu_tasks, -(-num_partitions // slots.cores), most}
+    filling = {most, num_partitions // slots.gpu_tasks, -(-num_partitions // slots.cores)}
+    filling.add(-(-num_partitions // slots.cores_beside_gpus))
     powers = {2**power for power in range(1, max(most, 1).bit_length())}
     return sorted(count for count in filling | powers if 2 <= count <= most)
 
@@ -176,8 +186,11 @@ def _considered(
         forms.append(split_time(count, costs, slots, before=before, after=after))
     if costs.cpu_s > 0:
         forms.extend(
-            sliced_time(count, costs, slots, before, after, num_slices=num_slices)
+            sliced_time(
+                count, costs, slots, before, after, num_slices=num_slices, max_cpu_tasks=limit
+            )
             for num_slices in slice_counts(count, slots, settings.max_slices)
+            for limit in (0, slots.cores_beside_gpus)
         )
     return tuple(forms)
 
@@ -237,6 +250,17 @@ def _unmeasured(count: int, slots: Slots, settings: BoundarySettings) -> Boundar
             form="split", reason=f"boundary is always; {few}", boundary_before=True
         )
     return BoundaryDecision(form="fused", reason=few)
+
+
+def _unmeasured_whole(count: int, slots: Slots, settings: BoundarySettings) -> BoundaryDecision:
+    """Split where that can gain at all: it is the form that shows the costs, and there is no probe."""
+    if settings.boundary == "never":
+        return BoundaryDecision(form="fused", reason="boundary is never; costs are not known")
+    if settings.boundary == "auto" and count <= slots.gpu_tasks:
+        few = f"costs are not known, and {count} partitions run on {slots.gpu_tasks} GPUs at once"
+        return BoundaryDecision(form="fused", reason=few)
+    why = "costs are not known: it runs split, which measures them"
+    return BoundaryDecision(form="split", reason=why, boundary_before=True)
 
 
 def _verdict(

@@ -7,6 +7,7 @@ import pytest
 from dagopt.app.learn import learn
 from dagopt.errors import InputError
 from dagopt.events.profile_file import read_profile
+from dagopt.model.stage_profile import gpu_part_signature
 from tests.unit.events import event_lines as lines
 
 if TYPE_CHECKING:
@@ -130,3 +131,25 @@ def test_logs_without_any_known_stage(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(lines.log_start() + b"\n" + lines.stage_completed() + b"\n")
     with pytest.raises(InputError, match="none of the 1 stages has enough task data"):
         learn(tmp_path / "log", tmp_path / "p")
+
+
+def test_parts_of_gpu_stages_are_found_by_their_plan(tmp_path: Path) -> None:
+    part = {**lines.rdd(8, "GpuStage"), "Name": gpu_part_signature("7", "cpu")}
+    (tmp_path / "app-1").write_bytes(
+        b"".join(
+            line + b"\n"
+            for line in (
+                lines.log_start(),
+                lines.application_start(),
+                lines.task_end(0),
+                lines.task_end(1),
+                lines.stage_completed(RDD_Info=[lines.rdd(7, "Exchange"), part]),
+            )
+        )
+    )
+    output = tmp_path / "profile.parquet"
+    summary = learn(tmp_path / "app-1", output)
+    assert (summary.num_stages, summary.num_unknown_stages, summary.num_profiles) == (1, 0, 2)
+    found = read_profile(output).by_signature
+    assert found[gpu_part_signature("7", "cpu")].num_tasks == 2
+    assert found["count at job.py:12 [Exchange > GpuStage]"].num_tasks == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dagopt.controller.application import ApplicationController
+from dagopt.controller.boundary import BoundaryController
 from dagopt.controller.grouping import ControllerSettings, GroupingController
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.model.network import Networks
@@ -43,6 +45,11 @@ def controller(
             networks=networks or Networks(),
         )
     )
+
+
+def application() -> ApplicationController:
+    """All controllers of an application of which nothing has been seen."""
+    return ApplicationController(grouping=controller(), boundary=BoundaryController())
 
 
 def added(executor: str, host: str | None = None, cores: float = 2) -> ExecutorAdded:

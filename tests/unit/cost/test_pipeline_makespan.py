@@ -145,3 +145,21 @@ def test_forms_have_names() -> None:
         "split before and after 17.0 s",
         "sliced in 4 16.0 s",
     ]
+
+
+def test_a_slot_left_free_saves_the_gpu_a_wave_of_cpu_tasks() -> None:
+    slots = Slots(cores=8, gpus=1)
+
+    def end_s(max_cpu_tasks: int) -> float:
+        return last_gpu_end_s(
+            (8, 7, 7),
+            cpu_task_s=2.5,
+            gpu_task_s=0.5,
+            handover_s=0.25,
+            slots=slots,
+            max_cpu_tasks=max_cpu_tasks,
+        )
+
+    # The next slices take all 8 slots before the first has been handed over, or leave one.
+    assert end_s(0) == 5.0 + 22 * 0.5
+    assert end_s(7) == 2.5 + 0.25 + 22 * 0.5

@@ -80,6 +80,7 @@ def test_a_message_says_all_its_fields_even_defaults() -> None:
         wire.Concurrency(stage=1, attempt=0, tasks_per_core=2),
         wire.Launch(stage=1, attempt=0, group=3, tasks=[4, 5], executor="1", delay_ms=20),
         wire.Release(stage=1, attempt=0, reason="why"),
+        wire.Form(id=1, slices=[4, 12], boundary_before=True, ask_again=True, reason="why"),
         wire.Report(id=1, body={"decisions": []}),
         wire.Pong(seq=9),
     ],

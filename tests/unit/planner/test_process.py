@@ -9,9 +9,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from dagopt.controller.grouping import GroupingController
+from dagopt.controller.application import ApplicationController
 from dagopt.errors import BridgeError
-from dagopt.model.wire import FromJvm, Hello, Ping, Plan, Pong, ReportRequest, TaskSetSubmitted
+from dagopt.model.wire import (
+    Form,
+    FromJvm,
+    GpuStage,
+    Hello,
+    Ping,
+    Plan,
+    Pong,
+    ReportRequest,
+    SliceDone,
+    TaskSetSubmitted,
+    TaskSums,
+)
 from dagopt.planner.process import answer, decode, report_body, run
 from tests.unit.controller import events as ev
 
@@ -32,7 +44,7 @@ def talk(*messages: FromJvm, log: io.BytesIO | None = None) -> list[dict[str, An
         [msgspec.json.encode(message) + b"\n" for message in messages],
         out,
         clock=lambda: 12.5,
-        make_controller=lambda _: ev.controller(),
+        make_controller=lambda _: ev.application(),
         decision_log=lambda _: log,
     )
     return [json.loads(line) for line in out.getvalue().splitlines()]
@@ -87,14 +99,14 @@ def test_a_long_line_is_quoted_in_part() -> None:
 def test_a_task_set_that_contradicts_itself_is_given_back(caplog: pytest.LogCaptureFixture) -> None:
     message: TaskSetSubmitted = msgspec.structs.replace(ev.submitted(FOUR), num_tasks=5)
     why = "stage 1.0: offsets must be 6 rising numbers from 0"
-    assert answer(ev.controller(), message, 0.0) == [
+    assert answer(ev.application(), message, 0.0) == [
         Plan(stage=1, attempt=0, action="pass", reason=f"not understood: {why}")
     ]
     assert caplog.messages == [why]
 
 
 def test_another_event_that_contradicts_itself_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    live = ev.controller()
+    live = ev.application()
     live.step(ev.added("1"), 0.0)
     live.step(ev.submitted(FOUR), 0.0)
     assert answer(live, ev.started(4, "1"), 0.0) == []
@@ -102,12 +114,12 @@ def test_another_event_that_contradicts_itself_is_logged(caplog: pytest.LogCaptu
 
 
 def test_a_ping_needs_no_controller_step() -> None:
-    live = ev.controller()
+    live = ev.application()
     assert answer(live, Ping(seq=3), 5.0) == [Pong(seq=3)]
 
 
-def played() -> GroupingController:
-    live = ev.controller()
+def played() -> ApplicationController:
+    live = ev.application()
     live.step(ev.added("1", cores=1), 1.0)
     live.step(ev.submitted(FOUR), 2.0)
     live.step(ev.started(0, "1"), 2.0)
@@ -136,6 +148,8 @@ def test_a_report_is_answered_with_its_number() -> None:
     assert out[1]["id"] == 5
     assert out[1]["body"] == {
         "decisions": [],
+        "gpu_stages": [],
+        "gpu_use": [],
         "task_sets": 0,
         "recalculations": 0,
         "idle_hold_s": 0.0,
@@ -151,3 +165,66 @@ def test_every_decision_is_written_to_the_log_once() -> None:
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [line["stage"] for line in lines] == [0, 1, 2]
     assert {line["time_s"] for line in lines} == {12.5}
+
+
+GPU_STAGE = GpuStage(
+    time_ms=0,
+    id=3,
+    signature="7",
+    name="MapInPandas",
+    num_partitions=16,
+    cores=8,
+    gpus=2,
+    cpus_per_task=1,
+    num_hosts=1,
+)
+
+
+def test_a_gpu_stage_is_answered_by_its_form() -> None:
+    out = talk(HELLO, GPU_STAGE)
+    assert [line["type"] for line in out] == ["ready", "form"]
+    assert (out[1]["id"], out[1]["slices"], out[1]["ask_again"]) == (3, [4, 12], True)
+
+
+def test_a_gpu_stage_that_contradicts_itself_stays_fused(caplog: pytest.LogCaptureFixture) -> None:
+    message: GpuStage = msgspec.structs.replace(GPU_STAGE, cpus_per_task=-1)
+    (form,) = answer(ev.application(), message, 0.0)
+    assert isinstance(form, Form)
+    assert (form.slices, form.boundary_before, form.boundary_after) == ([16], False, False)
+    assert form.reason == f"not understood: {caplog.messages[0]}"
+
+
+def test_decisions_of_both_kinds_are_written_to_the_log() -> None:
+    log = UnclosedLog()
+    talk(HELLO, GPU_STAGE, ev.submitted(FOUR, stage=1), GPU_STAGE, Ping(seq=1), log=log)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line.get("form", line.get("action")) for line in lines] == ["probe", "pass", "probe"]
+
+
+def test_what_gpus_did_is_written_to_the_log() -> None:
+    log = UnclosedLog()
+    tasks = TaskSums(
+        num_tasks=4,
+        held_ms=4000,
+        run_ms=3600,
+        start_ms=0,
+        read_ms=0,
+        write_ms=0,
+        bytes_read=0,
+        local_bytes_read=0,
+        bytes_written=0,
+    )
+    slice_done = SliceDone(
+        time_ms=0,
+        id=3,
+        slice=0,
+        boundary_before=True,
+        boundary_after=True,
+        cpu=tasks,
+        gpu=tasks,
+    )
+    talk(HELLO, GPU_STAGE, slice_done, Ping(seq=1), log=log)
+    _, use = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert (use["id"], use["slice"], use["name"]) == (3, 0, "MapInPandas")
+    assert (use["gpu_allocated_s"], use["gpu_busy_s"]) == (4.0, 3.6)
+    assert use["gpu_idle_s"] == pytest.approx(0.4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagopt.errors import ConfError
-from dagopt.planner.settings import controller_settings
+from dagopt.planner.settings import boundary_settings, controller_settings, shuffle_rates
 
 
 def test_defaults_are_those_of_the_table_of_keys() -> None:
@@ -44,3 +44,13 @@ def test_a_wrong_value_is_named() -> None:
 def test_no_delay_at_all_is_a_value_that_the_check_allows() -> None:
     settings = controller_settings({"spark.dagopt.maxDelay": "0ms"})
     assert settings.grouping.max_delay_s == 0.0
+
+
+def test_forms_of_gpu_stages_are_as_the_user_says_and_their_shuffles_as_the_network_is() -> None:
+    assert boundary_settings({}).boundary == "auto"
+    assert boundary_settings({"spark.dagopt.boundary": "never"}).boundary == "never"
+    rates = shuffle_rates({"spark.dagopt.network.bandwidth": "1m"})
+    assert rates.network_bytes_per_s == 1024**2
+    assert rates.disk_bytes_per_s == 200 * 1024**2
+    with pytest.raises(ConfError, match="allowed is auto, always, never"):
+        boundary_settings({"spark.dagopt.boundary": "no"})

@@ -39,14 +39,14 @@ def barrier(stage_s: float) -> ShuffleRates:
 
 
 def test_the_worked_example_is_split() -> None:
-    decision = decided(rates=barrier(1.0))
+    decision = decided(rates=barrier(1.0), settings=BoundarySettings(max_slices=2))
     assert (decision.form, decision.predicted_s) == ("split", 15.0)
     assert (decision.boundary_before, decision.boundary_after) == (True, False)
     assert decision.before is not None
     assert decision.before.total_s == 1.0
     assert decision.reason == (
-        "split before 15.0 s against fused 32.0 s, sliced in 2 15.0 s, sliced in 4 15.0 s,"
-        " sliced in 8 15.0 s; 16 partitions of CPU 3.00 s + GPU 1.00 s on 8 CPU slots and 2 GPUs;"
+        "split before 15.0 s against fused 32.0 s, sliced in 2 15.0 s,"
+        " sliced in 2 with 6 CPU tasks at once 15.0 s; 16 partitions of CPU 3.00 s + GPU 1.00 s on 8 CPU slots and 2 GPUs;"
         " shuffle before of 0 B each 1.00 s (serialising 0.00 s, disk 0.00 s, network 0.00 s,"
         " launches 0.00 s, barrier 1.00 s); shuffle after of 0 B each 1.00 s (serialising 0.00 s,"
         " disk 0.00 s, network 0.00 s, launches 0.00 s, barrier 1.00 s)"
@@ -74,19 +74,21 @@ def test_a_small_gain_is_none() -> None:
 
 def test_long_pipelines_are_sliced_in_no_more_slices_than_pay() -> None:
     decision = decided(num_partitions=64, rates=barrier(0.125))
-    assert (decision.form, decision.num_slices) == ("sliced", 8)
+    assert (decision.form, decision.num_slices, decision.max_cpu_tasks) == ("sliced", 8, 6)
     assert (decision.boundary_before, decision.boundary_after) == (True, True)
     times = {found.name: found.elapsed_s for found in decision.considered}
-    assert times["sliced in 8"] <= 1.01 * min(times.values())
-    assert times["sliced in 4"] > 1.01 * min(times.values())
-    assert times["sliced in 8"] < times["split before"] < times["fused"]
+    chosen_s = times["sliced in 8 with 6 CPU tasks at once"]
+    assert decision.predicted_s == chosen_s
+    assert chosen_s <= 1.03 * min(times.values())
+    assert times["sliced in 4 with 6 CPU tasks at once"] > 1.03 * min(times.values())
+    assert chosen_s < times["sliced in 8"] < times["split before"] < times["fused"]
 
 
 def test_more_slices_that_gain_next_to_nothing_are_not_made() -> None:
     costs, slots = replace(COSTS, cpu_s=1.0, gpu_s=4.0), Slots(cores=8, gpus=1)
     exact = BoundarySettings(alike_fraction=0.0)
     assert decided(costs, num_partitions=64, slots=slots, settings=exact).num_slices == 8
-    assert decided(costs, num_partitions=64, slots=slots).num_slices == 4
+    assert decided(costs, num_partitions=64, slots=slots).form == "split"
 
 
 def test_bytes_across_the_boundary_count() -> None:
@@ -206,9 +208,9 @@ def test_a_stage_that_takes_no_time_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("num_partitions", "most", "expected"),
     [
-        (16, 16, [2, 4, 8]),
+        (16, 16, [2, 3, 4, 8]),
         (1000, 16, [2, 4, 8, 16]),
-        (100, 20, [2, 4, 8, 13, 16, 20]),
+        (100, 20, [2, 4, 8, 13, 16, 17, 20]),
         (7, 16, [2, 3]),
         (3, 16, []),
         (16, 1, []),
@@ -226,7 +228,7 @@ def test_slices_are_as_wide_as_the_gpus(
         ({"boundary": "yes"}, "boundary is 'yes': allowed is auto, always, never"),
         (
             {"min_gain_fraction": 1.0},
-            "min_gain_fraction 1.0 must be >= 0 and < 1, alike_fraction 0.01 must be >= 0",
+            "min_gain_fraction 1.0 must be >= 0 and < 1, alike_fraction 0.03 must be >= 0",
         ),
         (
             {"alike_fraction": -1.0},
@@ -239,3 +241,34 @@ def test_impossible_settings_are_refused(changes: dict[str, object], message: st
     with pytest.raises(InputError) as caught:
         BoundarySettings(**changes)  # type: ignore[arg-type]
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("boundary", "num_partitions", "form"),
+    [("auto", 16, "split"), ("auto", 2, "fused"), ("always", 2, "split"), ("never", 16, "fused")],
+)
+def test_what_cannot_be_sliced_is_measured_by_running_split(
+    boundary: Boundary, num_partitions: int, form: str
+) -> None:
+    pipeline = GpuPipeline(num_partitions=num_partitions, costs=None, sliceable=False)
+    settings = BoundarySettings(boundary=boundary)
+    chosen = choose_form(pipeline, Slots(cores=8, gpus=2), ShuffleRates(), settings)
+    assert chosen.form == form
+    assert chosen.boundary_before == (form == "split")
+    assert "costs are not known" in chosen.reason
+
+
+def test_what_cannot_be_sliced_is_never_sliced() -> None:
+    costs = PartitionCosts(cpu_s=1.0, gpu_s=0.5, input_bytes=1000, output_bytes=0)
+    slots = Slots(cores=8, gpus=2)
+    forms = [
+        choose_form(
+            GpuPipeline(num_partitions=64, costs=costs, sliceable=sliceable),
+            slots,
+            ShuffleRates(),
+            BoundarySettings(),
+        )
+        for sliceable in (True, False)
+    ]
+    assert [chosen.form for chosen in forms] == ["sliced", "split"]
+    assert not forms[1].boundary_after

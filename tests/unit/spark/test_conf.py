@@ -36,6 +36,7 @@ def test_a_default_is_allowed(key: object) -> None:
         ("mode", "onn", "off, explain, on"),
         ("mode", "ON", "off, explain, on"),
         ("grouping.enabled", "yes", "true or false"),
+        ("boundary", "sometimes", "auto, always, never"),
         ("probe.enabled", "", "true or false"),
         ("slotsPerCore", "0", "a whole number from 1 to 16"),
         ("slotsPerCore", "17", "a whole number from 1 to 16"),

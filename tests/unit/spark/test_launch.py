@@ -10,7 +10,7 @@ import pytest
 
 from dagopt.errors import ConfError, InputError, UnsupportedError
 from dagopt.spark import launch
-from dagopt.spark.launch import PLUGIN, SPARK_LINES, find_jar, launch_conf, submit_conf
+from dagopt.spark.launch import EXTENSION, PLUGIN, SPARK_LINES, find_jar, launch_conf, submit_conf
 
 ROOT = Path(__file__).resolve().parents[3]
 JARS = ROOT / "dagopt" / "jvm" / "jars"
@@ -35,9 +35,23 @@ def test_everything_that_a_plain_launch_sets(all_jars: Path) -> None:
         "spark.plugins": PLUGIN,
         "spark.jars": jar,
         "spark.driver.extraClassPath": jar,
+        "spark.sql.extensions": EXTENSION,
         "spark.dagopt.planner.python": sys.executable,
         "spark.dagopt.planner.pythonpath": str(ROOT),
     }
+
+
+def test_the_extension_stands_behind_those_of_the_user() -> None:
+    base = {"spark.sql.extensions": "com.example.A, com.example.B"}
+    conf = submit_conf("4.0.1", base=base)
+    assert conf["spark.sql.extensions"] == f"com.example.A,com.example.B,{EXTENSION}"
+
+
+def test_there_is_an_extension_wherever_a_function_may_have_a_profile() -> None:
+    assert submit_conf("3.5.1")["spark.sql.extensions"] == EXTENSION
+    never = submit_conf("4.3.0", options={"boundary": "never"})
+    assert never["spark.sql.extensions"] == EXTENSION
+    assert "spark.sql.extensions" not in submit_conf("4.3.0", options={"mode": "off"})
 
 
 def test_options_are_set_under_their_keys() -> None:

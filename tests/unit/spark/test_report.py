@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from dagopt.controller.application import ApplicationController
+from dagopt.controller.boundary import BoundaryController
 from dagopt.controller.grouping import GroupingController
 from dagopt.errors import BridgeError
 from dagopt.planner.process import report_body
@@ -73,7 +75,9 @@ def test_whatever_is_missing_is_shown_as_missing(body: dict[str, object]) -> Non
 
 
 def test_every_field_of_the_planners_report_is_documented() -> None:
-    controller = GroupingController(controller_settings({}))
+    controller = ApplicationController(
+        grouping=GroupingController(controller_settings({})), boundary=BoundaryController()
+    )
     for field in (*report_body(controller), "mode", "gate"):
         assert f"\n``{field}``" in (report.__doc__ or ""), field
 
@@ -105,3 +109,29 @@ def test_a_stage_name_is_no_html_and_no_markup() -> None:
 def test_an_answer_that_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(BridgeError, match=r"report of the driver: expected (a )?JSON"):
         parse_report(text)
+
+
+def test_gpu_stages_have_a_line_each_and_gpus_one_together() -> None:
+    body = {
+        "gpu_stages": [
+            {
+                "id": 1,
+                "name": "MapInPandas",
+                "num_partitions": 16,
+                "form": "split",
+                "reason": "why",
+            },
+            {"id": 2, "form": "fused", "reason": "less than 5% to gain"},
+        ],
+        "gpu_use": [
+            {"id": 1, "gpu_allocated_s": 3.0, "gpu_busy_s": 2.8},
+            {"id": 1, "gpu_allocated_s": 1.0, "gpu_busy_s": 0.8},
+            {"id": 9, "gpu_allocated_s": 2.5, "gpu_busy_s": None},
+        ],
+    }
+    apart = "busy 3.60 s, idle 0.40 s of 4.00 s in stages whose CPU operators ran apart"
+    assert str(Report(body=body)).splitlines()[3:] == [
+        "GPU stage 1, MapInPandas of 16 partitions: split; why; GPUs allocated 4.00 s; " + apart,
+        "GPU stage 2, - of - partitions: fused; less than 5% to gain",
+        "GPUs: allocated 6.50 s; " + apart,
+    ]

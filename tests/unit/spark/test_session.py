@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import dagopt
 from dagopt.errors import BridgeError, ConfError, UnknownKeyError
 from dagopt.spark import launch
-from dagopt.spark.launch import PLUGIN
+from dagopt.spark.launch import EXTENSION, PLUGIN
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,7 @@ def test_a_notebooks_builder_gets_everything(tmp_path: Path) -> None:
         "spark.plugins": PLUGIN,
         "spark.jars": jar,
         "spark.driver.extraClassPath": jar,
+        "spark.sql.extensions": EXTENSION,
         "spark.dagopt.planner.python": sys.executable,
         "spark.dagopt.planner.pythonpath": str(Path(dagopt.__file__).parents[1]),
     }

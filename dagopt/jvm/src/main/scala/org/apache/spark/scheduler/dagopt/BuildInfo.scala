@@ -11,7 +11,7 @@ import org.slf4j.{Logger, LoggerFactory}
  * versions, so every other class may fail to link on a Spark that the jar was not built for.
  * For the same reason it does not use Spark's own `Logging`, which moved in 4.0.
  */
-private[dagopt] object BuildInfo {
+private[spark] object BuildInfo {
   private val path = "META-INF/dagopt.properties"
   private val log: Logger = LoggerFactory.getLogger("org.apache.spark.scheduler.dagopt.DagoptPlugin")
 

@@ -24,6 +24,7 @@ import org.apache.spark.network.util.JavaUtils
 private[dagopt] final case class DagoptConf(
     mode: String,
     groupingEnabled: Boolean,
+    boundary: String,
     plannerTimeoutMs: Long,
     plannerCommand: Seq[String],
     plannerPythonPath: String,
@@ -43,7 +44,7 @@ private[dagopt] object DagoptConf {
   /** A wrong value; the message names the key, the value and what is allowed. */
   final class Invalid(message: String) extends IllegalArgumentException(message)
 
-  private val Keys = Seq("mode", "grouping.enabled", "slotsPerCore", "minInputBytes", "maxDelay", "profile",
+  private val Keys = Seq("mode", "grouping.enabled", "boundary", "slotsPerCore", "minInputBytes", "maxDelay", "profile",
     "network.bandwidth", "disk.bandwidth", "networks", "probe.enabled", "probe.interval", "planner.timeout",
     "planner.python", "planner.pythonpath", "decisionLog", "planner.command")
 
@@ -62,6 +63,7 @@ private[dagopt] object DagoptConf {
     val asked = DagoptConf(
       mode = r.choice("mode", "on", Seq("off", "explain", "on")),
       groupingEnabled = r.bool("grouping.enabled", default = true),
+      boundary = r.choice("boundary", "auto", Seq("auto", "always", "never")),
       plannerTimeoutMs = r.ms("planner.timeout", "500ms", 1),
       plannerCommand = command(conf),
       plannerPythonPath = conf.get(Prefix + "planner.pythonpath", ""),

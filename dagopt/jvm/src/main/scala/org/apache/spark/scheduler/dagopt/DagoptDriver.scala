@@ -26,6 +26,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   private var conf: DagoptConf = _
   private var planner: PlannerProcess = _
   private var tap: Tap = _
+  private var gpuStages: GpuStages = _
   @volatile private var gate: Gate = _
   @volatile private var fetches: Fetches = _
   private val reports = new Reports(counters, switch)
@@ -39,14 +40,18 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       conf = DagoptConf.parse(sc.conf)
       reports.mode = conf.mode
       if (conf.mode == "off") switch.silence("spark.dagopt.mode is off")
-      else if (!conf.groupingEnabled) switch.silence("spark.dagopt.grouping.enabled is false")
+      else if (!conf.groupingEnabled && conf.boundary == "never") {
+        switch.silence("spark.dagopt.grouping.enabled is false and spark.dagopt.boundary is never")
+      }
       else {
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
         switch.onOff(new Runnable { def run(): Unit = planner.close() })
         planner.start()
-        tap = new Tap(switch, executors, planner, plans)
+        gpuStages = new GpuStages(sc, conf, switch, planner, counters, executors)
+        GpuStages.current = gpuStages
+        tap = new Tap(switch, executors, planner, plans, gpuStages.meter)
         sc.listenerBus.addToQueue(tap, "dagopt")
-        if (conf.probeEnabled) {
+        if (conf.probeEnabled && conf.groupingEnabled) {
           forExecutors = Collections.singletonMap(Probe.IntervalKey, conf.probeIntervalMs.toString)
         }
       }
@@ -75,6 +80,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     planner.send(Messages.hello(appId, conf, opened.concurrency.whyNot))
     fetches = new Fetches(opened, planner)
     reports.planner = planner
+    gpuStages.cpuLimit = opened.cpuLimit
     tap.open(opened)
     scheduler.synchronized {
       field.set(scheduler, new GateBuilder(field.get(scheduler).asInstanceOf[SchedulableBuilder], opened))
@@ -97,6 +103,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   private def heard(answer: Answer): Unit = answer match {
     case Answer.Report(id, body) => reports.arrived(id, body)
     case Answer.Pong(_) =>
+    case form: Answer.Form => gpuStages.arrived(form)
     case other => early.synchronized { if (opens) gate.answer(other) else early.add(other) }
   }
 
@@ -114,6 +121,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     try {
       if (gate != null) logInfo(counters.summary)
       switch.silence("the application has ended")
+      if (gpuStages != null && (GpuStages.current eq gpuStages)) GpuStages.current = null
       if (planner != null) planner.close()
       if (gate != null) gate.stop()
       // The report of this application stays for who asks; its SparkContext need not.

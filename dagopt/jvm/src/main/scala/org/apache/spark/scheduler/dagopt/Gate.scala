@@ -36,6 +36,7 @@ private[dagopt] final class Gate(
 
   private val inputs = new Inputs(sc, scheduler)
   val concurrency = new Concurrency(sc, scheduler, conf.slotsPerCore)
+  val cpuLimit = new CpuLimit(scheduler)
   private val sets = new ConcurrentHashMap[SetKey, HeldSet]()
   @volatile private var ready = false
   @volatile private var holdFrom = 0
@@ -61,7 +62,7 @@ private[dagopt] final class Gate(
     summing.prestartAllCoreThreads()
     post("loading dagopt's classes")(WarmUp.run())
     timer.scheduleWithFixedDelay(
-      new Runnable { def run(): Unit = switch.guard("the watchdog")(watchdog.tick(System.nanoTime())) },
+      new Runnable { def run(): Unit = switch.guard("the watchdog") { cpuLimit.refill(); watchdog.tick(System.nanoTime()) } },
       Watchdog.PeriodMs, Watchdog.PeriodMs, TimeUnit.MILLISECONDS)
   }
 
@@ -82,7 +83,7 @@ private[dagopt] final class Gate(
     val beginCpuNs = counters.cpuNs()
     switch.guard("holding a task set") {
       schedulable match {
-        case manager: TaskSetManager if !switch.isOff => consider(manager)
+        case manager: TaskSetManager if !switch.isOff => if (!cpuLimit.took(manager)) consider(manager)
         case _ =>
       }
     }
@@ -91,7 +92,7 @@ private[dagopt] final class Gate(
 
   private def consider(manager: TaskSetManager): Unit = {
     counters.taskSetsSeen.incrementAndGet()
-    if (ready && mayHold(manager)) {
+    if (ready && conf.groupingEnabled && mayHold(manager)) {
       scheduler.dagScheduler.stageIdToStage.get(manager.stageId).foreach { stage =>
         val lineage = Lineage.of(stage.rdd)
         if (lookedAt == 0 || lookedAt == 1 && lineage.shuffles.nonEmpty) {
@@ -189,7 +190,7 @@ private[dagopt] final class Gate(
     case Answer.Launch(key, group, tasks, executor, delayMs) =>
       heldSet(key).foreach(launchLater(_, group, tasks, executor, delayMs))
     case Answer.Release(key, _) => heldSet(key).foreach(giveBack(_, null))
-    case Answer.Pong(_) | Answer.Report(_, _) =>
+    case Answer.Pong(_) | Answer.Report(_, _) | _: Answer.Form =>
   }
 
   /** None if the set ended while the answer was on its way. */
@@ -278,17 +279,8 @@ private[dagopt] final class Gate(
       }
     }
 
-  /**
-   * While nothing was pending Spark let the locality level run down to ANY. It starts again at the
-   * best one; not while tasks are pinned, since Spark would then wait `spark.locality.wait` for
-   * their executors before it offers the others a core.
-   */
-  private def resetLocality(set: HeldSet): Unit =
-    if (set.pins.isEmpty) {
-      val manager = set.manager
-      manager.recomputeLocality()
-      manager.resetDelayScheduleTimer(manager.myLocalityLevels.headOption)
-    }
+  /** Not while tasks are pinned: Spark would then wait `spark.locality.wait` for their executors first. */
+  private def resetLocality(set: HeldSet): Unit = if (set.pins.isEmpty) PendingLists.resetLocality(set.manager)
 
   /** Gives all that is held back to Spark: by `rank`, or in Spark's own order. */
   private def giveBack(set: HeldSet, rank: Array[Int]): Unit =
@@ -333,7 +325,8 @@ private[dagopt] final class Gate(
   }
 
   /** Dagopt goes off: every set is Spark's again. Any thread. */
-  def releaseAll(why: String): Unit =
+  def releaseAll(why: String): Unit = {
+    cpuLimit.releaseAll()
     try timer.execute(new Runnable {
       // Not guarded by the switch, which is off already: each set has to get its chance.
       def run(): Unit = all.foreach { set =>
@@ -345,6 +338,7 @@ private[dagopt] final class Gate(
         sets.remove(set.key)
       }
     }) catch { case _: RejectedExecutionException => }
+  }
 
   /** Pins of tasks that were started are done with. Tasks whose executor did not start them in
    * time, or has gone, may run anywhere. */

@@ -1,6 +1,9 @@
 package org.apache.spark.scheduler.dagopt
 
+import com.fasterxml.jackson.core.JsonGenerator
+
 import org.apache.spark.executor.TaskMetrics
+import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler.{StageInfo, TaskInfo}
 
 /** What the planner is told, one function a message. Times are epoch milliseconds of the driver. */
@@ -103,6 +106,78 @@ private[dagopt] object Messages {
       json.writeEndArray()
     }
     json.writeEndArray()
+  }
+
+  /**
+   * @param acts whether the answer is waited for and followed
+   * @param boundary the setting of the application
+   * @param preview whether it is only shown to the user
+   */
+  def gpuStage(
+      id: Long,
+      asked: GpuQuestion,
+      executors: ExecutorTable,
+      defaultCpus: Double,
+      acts: Boolean,
+      boundary: String,
+      preview: Boolean): Array[Byte] =
+    Wire.line("gpu_stage", 1024) { json =>
+      val requests = asked.profile.taskResources
+      val cpus = GpuStages.cpusOf(asked.profile, defaultCpus)
+      json.writeNumberField("time_ms", System.currentTimeMillis())
+      json.writeNumberField("id", id)
+      json.writeStringField("signature", asked.signature)
+      json.writeStringField("name", asked.name)
+      json.writeNumberField("num_partitions", asked.numPartitions)
+      json.writeNumberField("cores", executors.cores)
+      // The scarcest of the resources that a task asks for.
+      val slots = (requests - ResourceProfile.CPUS).values.map(r => executors.slots(r.resourceName, r.amount))
+      json.writeNumberField("gpus", if (slots.isEmpty) 0 else slots.min)
+      json.writeNumberField("cpus_per_task", cpus / defaultCpus)
+      json.writeNumberField("num_hosts", executors.numHosts)
+      Wire.strings(json, "above", asked.follows)
+      json.writeBooleanField("limited", asked.limited)
+      json.writeBooleanField("sliceable", asked.sliceable)
+      json.writeStringField("boundary", asked.setting.getOrElse(boundary))
+      json.writeBooleanField("must_split", asked.mustSplit)
+      json.writeBooleanField("act", acts)
+      json.writeBooleanField("preview", preview)
+    }
+
+  def sliceDone(id: Long, slice: Int, parts: GpuParts, cpu: TaskSums, gpu: TaskSums): Array[Byte] =
+    Wire.line("slice_done", 512) { json =>
+      json.writeNumberField("time_ms", System.currentTimeMillis())
+      json.writeNumberField("id", id)
+      json.writeNumberField("slice", slice)
+      json.writeBooleanField("boundary_before", parts.before >= 0)
+      json.writeBooleanField("boundary_after", parts.after >= 0)
+      sums(json, "cpu", cpu)
+      sums(json, "gpu", gpu)
+    }
+
+  /** The stage behind the GPU stages of an operator has completed. */
+  def restDone(id: Long, rest: TaskSums): Array[Byte] = Wire.line("rest_done", 256) { json =>
+    json.writeNumberField("time_ms", System.currentTimeMillis())
+    json.writeNumberField("id", id)
+    sums(json, "rest", rest)
+  }
+
+  private def sums(json: JsonGenerator, name: String, of: TaskSums): Unit = {
+    json.writeObjectFieldStart(name)
+    json.writeNumberField("num_tasks", of.tasks)
+    json.writeNumberField("held_ms", of.heldMs)
+    json.writeNumberField("run_ms", of.runMs)
+    json.writeNumberField("start_ms", of.startMs)
+    json.writeNumberField("read_ms", of.readMs)
+    json.writeNumberField("write_ms", of.writeNs / 1000000)
+    json.writeNumberField("warm_tasks", of.warmTasks)
+    json.writeNumberField("warm_run_ms", of.warmRunMs)
+    json.writeNumberField("warm_read_ms", of.warmReadMs)
+    json.writeNumberField("warm_write_ms", of.warmWriteNs / 1000000)
+    json.writeNumberField("bytes_read", of.bytesRead)
+    json.writeNumberField("local_bytes_read", of.localBytesRead)
+    json.writeNumberField("bytes_written", of.bytesWritten)
+    json.writeEndObject()
   }
 
   def report(id: Long): Array[Byte] = Wire.line("report")(_.writeNumberField("id", id))

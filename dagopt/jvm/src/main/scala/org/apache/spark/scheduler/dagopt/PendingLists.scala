@@ -78,6 +78,12 @@ private[dagopt] object PendingLists {
     if (earlier != null) earlier.putBackFirst(pending)
   }
 
+  /** While nothing was pending Spark let the locality level run down to ANY: it starts again at the best one. */
+  def resetLocality(manager: TaskSetManager): Unit = {
+    manager.recomputeLocality()
+    manager.resetDelayScheduleTimer(manager.myLocalityLevels.headOption)
+  }
+
   /**
    * Makes `tasks` pending for one executor alone: they stand in no other list of pending tasks.
    *

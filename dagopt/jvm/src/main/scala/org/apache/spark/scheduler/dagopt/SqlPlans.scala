@@ -2,7 +2,6 @@ package org.apache.spark.scheduler.dagopt
 
 import java.nio.charset.StandardCharsets
 import java.security.MessageDigest
-import java.util.{LinkedHashMap, Map => JMap}
 
 import org.apache.spark.scheduler.SparkListenerEvent
 import org.apache.spark.sql.execution.SQLExecution
@@ -17,9 +16,7 @@ import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart
  * '''Threads.''' `heard` on the listener bus, `of` on any. The last [[SqlPlans.Most]] queries are kept.
  */
 private[dagopt] final class SqlPlans {
-  private val numbers = new LinkedHashMap[Long, String] {
-    override def removeEldestEntry(eldest: JMap.Entry[Long, String]): Boolean = size > SqlPlans.Most
-  }
+  private val numbers = new Bounded[Long, String](SqlPlans.Most)
 
   def heard(event: SparkListenerEvent): Unit = event match {
     case start: SparkListenerSQLExecutionStart =>

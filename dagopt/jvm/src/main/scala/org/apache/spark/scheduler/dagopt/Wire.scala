@@ -26,6 +26,14 @@ private[dagopt] object Answer {
       extends Answer
   final case class Release(key: SetKey, reason: String) extends Answer
   final case class Report(id: Long, body: JsonNode) extends Answer
+  /**
+   * @param slices partitions of each slice, in their order
+   * @param body in answer to a preview, what there is to show; else null
+   */
+  final case class Form(
+      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int,
+      body: JsonNode)
+      extends Answer
 }
 
 /** A task set: a stage and its attempt. */
@@ -119,6 +127,8 @@ private[dagopt] object Wire {
           math.ceil(delayMs).toLong)
       case "release" => Answer.Release(fields.key, fields.textOr("reason", ""))
       case "report" => Answer.Report(fields.whole("id"), fields.body)
+      case "form" => Answer.Form(fields.whole("id"), fields.sizes, fields.flag("boundary_before"),
+        fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("max_cpu_tasks", 0), fields.body)
       case other => throw new Nonsense(s"message type '$other'")
     }
   }
@@ -131,6 +141,7 @@ private[dagopt] object Wire {
     val scalars = new java.util.HashMap[String, Any]()
     var order: Array[Int] = _
     var launched: Array[Int] = _
+    var slices: Array[Int] = _
     var body: JsonNode = _
 
     private def bad(name: String, expected: String): Nothing =
@@ -144,6 +155,7 @@ private[dagopt] object Wire {
       case n if n.isValidInt => n.toInt
       case _ => bad(name, "a 32-bit number")
     }
+    def intOr(name: String, default: Int): Int = if (scalars.get(name) == null) default else int(name)
     def number(name: String): Double = scalars.get(name) match {
       case n: Long => n.toDouble
       case d: Double if !d.isNaN && !d.isInfinite => d
@@ -160,6 +172,11 @@ private[dagopt] object Wire {
       case n if n >= 1 => n
       case _ => bad("tasks_per_core", "1 or more")
     }
+    def flag(name: String): Boolean = scalars.get(name) match {
+      case b: Boolean => b
+      case _ => bad(name, "true or false")
+    }
+    def sizes: Array[Int] = if (slices == null) bad("slices", "a list of numbers of partitions") else slices
     def tasks: Array[Int] = if (launched == null) bad("tasks", "a list of tasks") else launched
   }
 
@@ -171,6 +188,7 @@ private[dagopt] object Wire {
       json.nextToken() match {
         case JsonToken.START_ARRAY if name == "order" => fields.order = intArray(json, name)
         case JsonToken.START_ARRAY if name == "tasks" => fields.launched = intArray(json, name)
+        case JsonToken.START_ARRAY if name == "slices" => fields.slices = intArray(json, name)
         case JsonToken.START_OBJECT if name == "body" => fields.body = mapper.readTree[JsonNode](json)
         case JsonToken.START_ARRAY | JsonToken.START_OBJECT => json.skipChildren()
         case JsonToken.VALUE_NUMBER_INT => fields.scalars.put(name, json.getLongValue)

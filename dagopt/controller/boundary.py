@@ -1,0 +1,322 @@
+"""The live brain of equivalence stages: the form of each GPU stage, from what earlier ones took.
+
+``step(event, now_s)`` is the only way in. Where nothing is known of a stage yet, its first slice
+runs alone, and the rest is decided with what that took.
+
+Operators behind the GPU operator in its stage run under its profile as well. Where their time is
+not known a shuffle in front of them is inserted if its own time is small; in front of a union
+always, since else all of its tasks take the profile.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from dagopt.controller.gpu_costs import GpuCosts
+from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
+from dagopt.cost.slice_schedule import slice_sizes
+from dagopt.model.decision import FormDecision
+from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
+from dagopt.model.wire import Form, FromPlanner, GpuStage, RestDone, SliceDone
+from dagopt.policy.boundary.choose_form import BoundaryDecision, BoundarySettings, choose_form
+from dagopt.units import format_s
+
+MAX_DECISIONS = 1000
+"""Decisions kept for reports; older ones are in the decision log only."""
+
+MAX_ASKED = 4096
+"""Questions whose slices may still be told of; the oldest goes first."""
+
+AFTER_FRACTION = 0.02
+"""Share of the predicted time that a shuffle behind the GPU part may take, where CPU operators
+follow whose time is not known."""
+
+_WARM_FRACTION = 0.5
+"""Of the measured time of a CPU part whose tasks all started a Python worker, what may be left of
+it once workers are there. If the choice against the fused form hangs on it, one more slice is
+measured."""
+
+FIRST_SLICE = "the first slice"
+"""What the JVM names among the operators that follow the rest of a stage that was probed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GpuUse:
+    """What one GPU stage, or a slice of it, did with the GPUs."""
+
+    time_s: float
+    """Epoch seconds on the driver's clock, when it had ended."""
+
+    id: int
+    """Of the question that it was asked by."""
+
+    slice: int
+    name: str
+    """Spark's name of the GPU operator; empty where the question is no longer known."""
+
+    num_tasks: int
+    gpu_allocated_s: float
+    """Seconds that its tasks held their GPUs, summed over the tasks."""
+
+    gpu_busy_s: float | None
+    """... of which the GPU operator ran; None where CPU operators ran in the same tasks."""
+
+    gpu_idle_s: float | None
+    """... of which it did not: launches, reading and writing shuffles; None likewise."""
+
+    cpu_s: float | None
+    """Seconds that the tasks in front of it ran, on CPU slots; None without a shuffle there."""
+
+    bytes_across: int
+    """Bytes that the inserted shuffles wrote."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, as JSON takes them."""
+        return asdict(self)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    name: str
+    signature: str
+    above: list[str]
+
+
+@dataclass(slots=True)
+class BoundaryController:
+    """Decides how GPU stages run.
+
+    All state is changed by :meth:`step` alone; reading it from outside is for reports and tests.
+    """
+
+    settings: BoundarySettings = field(default_factory=BoundarySettings)
+    rates: ShuffleRates = field(default_factory=ShuffleRates)
+    decisions: deque[FormDecision] = field(default_factory=lambda: deque(maxlen=MAX_DECISIONS))
+    num_decisions: int = 0
+    """All of them, those no longer kept included."""
+    uses: deque[GpuUse] = field(default_factory=lambda: deque(maxlen=MAX_DECISIONS))
+    """What the stages took, in the order in which they ended."""
+    num_uses: int = 0
+    """All of them, likewise."""
+    costs: GpuCosts = field(default_factory=GpuCosts)
+    _asked: OrderedDict[int, _Asked] = field(default_factory=OrderedDict)
+
+    def step(self, event: GpuStage | SliceDone | RestDone, now_s: float) -> list[FromPlanner]:
+        """Take in one event and answer it.
+
+        Raises:
+            InputError: the event contradicts itself; nothing has changed then.
+        """
+        if isinstance(event, SliceDone):
+            self._slice_done(event, now_s)
+            return []
+        if isinstance(event, RestDone):
+            asked = self._asked.get(event.id)
+            if asked is not None and asked.above:
+                self.costs.saw_rest(asked.signature, event.rest)
+            return []
+        return [self._gpu_stage(event, now_s)]
+
+    def _gpu_stage(self, event: GpuStage, now_s: float) -> Form:
+        if event.limited:
+            return self._fused(event, now_s, "a limit needs only some of the rows")
+        if event.gpus < 1 or event.cores < max(1, event.cpus_per_task):
+            room = f"{event.cores:g} CPU slots and {event.gpus} GPUs"
+            return self._fused(event, now_s, f"executors have {room} for it")
+        slots = Slots(
+            cores=int(event.cores),
+            gpus=event.gpus,
+            cpus_per_gpu_task=event.cpus_per_task,
+            num_hosts=max(1, event.num_hosts),
+        )
+        above = [operator for operator in event.above if operator != FIRST_SLICE]
+        if not event.preview:
+            self._asked[event.id] = _Asked(name=event.name, signature=event.signature, above=above)
+            while len(self._asked) > MAX_ASKED:
+                self._asked.popitem(last=False)
+        costs = self.costs.find(event.signature)
+        if costs is not None and not above:
+            costs = replace(costs, rest_s=0.0)
+        pipeline = GpuPipeline(
+            num_partitions=event.num_partitions, costs=costs, sliceable=event.sliceable
+        )
+        settings = self.settings
+        if event.must_split:
+            settings = replace(settings, boundary="always")
+        elif event.boundary is not None:
+            settings = replace(settings, boundary=event.boundary)
+        decision = self._chosen(event, pipeline, slots, settings)
+        decision = self._without_leak(decision, event, pipeline, slots, settings)
+        if event.must_split:
+            decision = replace(
+                decision, reason=f"another profile stands in front; {decision.reason}"
+            )
+        return self._answer(event, now_s, decision, pipeline.costs)
+
+    def _answer(
+        self,
+        event: GpuStage,
+        now_s: float,
+        decision: BoundaryDecision,
+        costs: PartitionCosts | None,
+    ) -> Form:
+        form = _form(event, decision)
+        made = _decision(event, now_s, decision, form, costs)
+        if event.preview:
+            return msgspec.structs.replace(form, body=_shown(event, made, form, costs))
+        self.num_decisions += 1
+        self.decisions.append(made)
+        return form
+
+    def _chosen(
+        self, event: GpuStage, pipeline: GpuPipeline, slots: Slots, settings: BoundarySettings
+    ) -> BoundaryDecision:
+        """The form, or another slice to measure where the first was too cold to tell."""
+        decision = choose_form(pipeline, slots, self.rates, settings)
+        costs = pipeline.costs
+        is_first = event.above.count(FIRST_SLICE) == 1
+        if costs is None or not is_first or not self.costs.is_cold(event.signature):
+            return decision
+        warm = replace(pipeline, costs=replace(costs, cpu_s=costs.cpu_s * _WARM_FRACTION))
+        when_warm = choose_form(warm, slots, self.rates, settings)
+        if (when_warm.form == "fused") == (decision.form == "fused"):
+            return decision
+        again = choose_form(replace(pipeline, costs=None), slots, self.rates, settings)
+        if again.form != "probe":
+            return decision
+        why = f"the first slice loaded what workers need; {again.num_probe_partitions} partitions more"
+        return replace(again, reason=f"{why} are measured; {decision.reason}")
+
+    def _fused(self, event: GpuStage, now_s: float, reason: str) -> Form:
+        return self._answer(event, now_s, BoundaryDecision(form="fused", reason=reason), None)
+
+    def _without_leak(
+        self,
+        decision: BoundaryDecision,
+        event: GpuStage,
+        pipeline: GpuPipeline,
+        slots: Slots,
+        settings: BoundarySettings,
+    ) -> BoundaryDecision:
+        """With a shuffle behind the GPU part, so that what follows does not run under its profile."""
+        if decision.boundary_after or not event.above or settings.boundary == "never":
+            return decision
+        operators = ", ".join(event.above)
+        if "Union" in event.above:
+            why = "shuffle after, since a union must not run under the profile"
+            return replace(
+                decision, form="split", boundary_after=True, reason=f"{decision.reason}; {why}"
+            )
+        if decision.form != "split":
+            return decision
+        if settings.boundary == "always" or FIRST_SLICE in event.above:
+            why = f"shuffle after, for {operators}"
+            return replace(decision, boundary_after=True, reason=f"{decision.reason}; {why}")
+        if pipeline.costs is None or pipeline.costs.rest_s or decision.predicted_s is None:
+            return decision
+        after = shuffle_cost(
+            "after", pipeline.num_partitions, pipeline.costs.output_bytes, slots, self.rates
+        )
+        limit_s = decision.predicted_s * AFTER_FRACTION
+        is_cheap = after.total_s <= limit_s
+        verdict = f"at most {format_s(limit_s)}" if is_cheap else f"more than {format_s(limit_s)}"
+        why = f"shuffle after, for {operators}: {format_s(after.total_s)}, {verdict}"
+        return replace(decision, boundary_after=is_cheap, reason=f"{decision.reason}; {why}")
+
+    def _slice_done(self, event: SliceDone, now_s: float) -> None:
+        cpu, gpu = event.cpu, event.gpu
+        if gpu.num_tasks < 1:
+            return
+        asked = self._asked.get(event.id)
+        busy_s = max(0, gpu.run_ms - gpu.start_ms - gpu.read_ms - gpu.write_ms) / 1000
+        allocated_s = gpu.held_ms / 1000
+        is_apart = event.boundary_before
+        self.num_uses += 1
+        self.uses.append(
+            GpuUse(
+                time_s=now_s,
+                id=event.id,
+                slice=event.slice,
+                name=asked.name if asked is not None else "",
+                num_tasks=gpu.num_tasks,
+                gpu_allocated_s=allocated_s,
+                gpu_busy_s=busy_s if is_apart else None,
+                gpu_idle_s=max(0.0, allocated_s - busy_s) if is_apart else None,
+                cpu_s=cpu.run_ms / 1000 if is_apart else None,
+                bytes_across=cpu.bytes_written + (gpu.bytes_written if event.boundary_after else 0),
+            )
+        )
+        if asked is None or not is_apart or cpu.num_tasks < 1:
+            return
+        if asked.above and not event.boundary_after:
+            return  # what follows ran in the same tasks
+        self.costs.saw_slice(asked.signature, event)
+        launch_s = max(0, gpu.held_ms - gpu.run_ms) / 1000 / gpu.num_tasks
+        predicted_s = self.rates.launch_s * self.rates.learned.get("launch", 1.0)
+        self.rates = self.rates.observed("launch", predicted_s, launch_s)
+        self.rates = self.rates.observed_locality(gpu.local_bytes_read, gpu.bytes_read)
+
+
+def _decision(
+    event: GpuStage,
+    now_s: float,
+    decision: BoundaryDecision,
+    form: Form,
+    costs: PartitionCosts | None,
+) -> FormDecision:
+    fused = next((one for one in decision.considered if one.form == "fused"), None)
+    return FormDecision(
+        time_s=now_s,
+        id=event.id,
+        name=event.name,
+        signature=event.signature,
+        form=decision.form,
+        num_partitions=event.num_partitions,
+        slices=tuple(form.slices),
+        boundary_before=form.boundary_before,
+        boundary_after=form.boundary_after,
+        cpu_s=costs.cpu_s if costs is not None else None,
+        gpu_s=costs.gpu_s if costs is not None else None,
+        stock_s=fused.elapsed_s if fused is not None else None,
+        predicted_s=decision.predicted_s,
+        reason=decision.reason,
+    )
+
+
+def _shown(
+    event: GpuStage, made: FormDecision, form: Form, costs: PartitionCosts | None
+) -> dict[str, Any]:
+    """What ``dagopt.explain`` tells of a stage: its decision, and what is around it."""
+    bytes_across = None
+    if costs is not None:
+        before = costs.input_bytes if made.boundary_before else 0.0
+        after = costs.output_bytes if made.boundary_after else 0.0
+        bytes_across = round((before + after) * event.num_partitions)
+    return {
+        **made.to_dict(),
+        "above": event.above,
+        "ask_again": form.ask_again,
+        "bytes_across": bytes_across,
+    }
+
+
+def _form(event: GpuStage, decision: BoundaryDecision) -> Form:
+    count = event.num_partitions
+    slices = [count] if count else []
+    if decision.form == "probe":
+        slices = [decision.num_probe_partitions, count - decision.num_probe_partitions]
+    elif decision.form == "sliced":
+        slices = list(slice_sizes(count, decision.num_slices))
+    return Form(
+        id=event.id,
+        slices=slices,
+        boundary_before=decision.boundary_before,
+        boundary_after=decision.boundary_after,
+        ask_again=decision.form == "probe",
+        max_cpu_tasks=decision.max_cpu_tasks,
+        reason=decision.reason,
+    )

@@ -1,0 +1,126 @@
+"""What the parts of GPU stages cost: seen in this application, or in the profile of earlier ones.
+
+A stage in Spark's own form shows nothing of its parts, so only what ran between two inserted
+shuffles is learned from. Tasks that started a Python worker also load what the user's functions
+import, once in each process: they count only where there are no others, and only until there are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, fields, replace
+
+from dagopt.model.pipeline import PartitionCosts
+from dagopt.model.stage_profile import StageProfiles, gpu_part_signature
+from dagopt.model.wire import SliceDone, TaskSums
+
+MAX_SIGNATURES = 4096
+"""Stages whose costs are remembered; the least recently seen goes first."""
+
+_NEW_WEIGHT = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    costs: PartitionCosts
+
+    is_cold: bool
+    """Whether all tasks of one part started a Python worker."""
+
+
+class GpuCosts:
+    """Costs of a partition, by the number of the stage's physical plan."""
+
+    def __init__(self, profiles: StageProfiles | None = None) -> None:
+        """Start from the profile of earlier applications, if there is one."""
+        self._profiles = profiles
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+
+    def find(self, signature: str) -> PartitionCosts | None:
+        """What is known of the stage, this application first."""
+        seen = self._seen.get(signature)
+        return seen.costs if seen is not None else self._from_profile(signature)
+
+    def is_cold(self, signature: str) -> bool:
+        """Whether it is known only from tasks that started a Python worker."""
+        seen = self._seen.get(signature)
+        return seen is not None and seen.is_cold
+
+    def saw_slice(self, signature: str, event: SliceDone) -> None:
+        """Learn from a slice behind a shuffle, whose GPU stage held no CPU operator."""
+        cpu, gpu = event.cpu, event.gpu
+        old = self._seen.get(signature)
+        known = self.find(signature)
+        costs = PartitionCosts(
+            # Never 0, which would say that there is no CPU operator in front.
+            cpu_s=max(1e-3, work_s(cpu, reads_own=True)),
+            gpu_s=work_s(gpu),
+            input_bytes=cpu.bytes_written / cpu.num_tasks,
+            output_bytes=gpu.bytes_written / gpu.num_tasks if event.boundary_after else 0.0,
+            rest_s=known.rest_s if known is not None else 0.0,
+        )
+        if not event.boundary_after and known is not None:
+            costs = replace(costs, output_bytes=known.output_bytes)
+        is_cold = not (cpu.warm_tasks and gpu.warm_tasks)
+        if old is not None:
+            if old.is_cold == is_cold:
+                costs = _mean(old.costs, costs)
+            elif is_cold:
+                return
+        self._remember(signature, _Seen(costs=costs, is_cold=is_cold))
+
+    def saw_rest(self, signature: str, rest: TaskSums) -> None:
+        """Learn from the stage of the CPU operators behind a stage that is known."""
+        seen = self._seen.get(signature)
+        if seen is None or rest.num_tasks < 1:
+            return
+        rest_s, old_s = work_s(rest), seen.costs.rest_s
+        if old_s > 0:
+            rest_s = (1 - _NEW_WEIGHT) * old_s + _NEW_WEIGHT * rest_s
+        self._remember(signature, replace(seen, costs=replace(seen.costs, rest_s=rest_s)))
+
+    def _remember(self, signature: str, seen: _Seen) -> None:
+        self._seen[signature] = seen
+        self._seen.move_to_end(signature)
+        while len(self._seen) > MAX_SIGNATURES:
+            self._seen.popitem(last=False)
+
+    def _from_profile(self, signature: str) -> PartitionCosts | None:
+        if self._profiles is None:
+            return None
+        found = self._profiles.by_signature
+        cpu = found.get(gpu_part_signature(signature, "cpu"))
+        gpu = found.get(gpu_part_signature(signature, "gpu"))
+        rest = found.get(gpu_part_signature(signature, "rest"))
+        if cpu is None or gpu is None:
+            return None
+        return PartitionCosts(
+            cpu_s=max(1e-3, cpu.cpu_s_per_task),
+            gpu_s=gpu.cpu_s_per_task,
+            input_bytes=gpu.read_bytes_per_task,
+            output_bytes=rest.read_bytes_per_task if rest is not None else 0.0,
+            rest_s=rest.cpu_s_per_task if rest is not None else 0.0,
+        )
+
+
+def work_s(of: TaskSums, *, reads_own: bool = False) -> float:
+    """Seconds that a task's operators ran, a mean of at least one task.
+
+    Args:
+        of: the tasks.
+        reads_own: whether what they read is not an inserted shuffle's, and so part of their work.
+    """
+    if of.warm_tasks:
+        waited_ms = of.warm_write_ms + (0 if reads_own else of.warm_read_ms)
+        return max(0, of.warm_run_ms - waited_ms) / 1000 / of.warm_tasks
+    waited_ms = of.start_ms + of.write_ms + (0 if reads_own else of.read_ms)
+    return max(0, of.run_ms - waited_ms) / 1000 / of.num_tasks
+
+
+def _mean(old: PartitionCosts, new: PartitionCosts) -> PartitionCosts:
+    values = {
+        one.name: (1 - _NEW_WEIGHT) * getattr(old, one.name) + _NEW_WEIGHT * getattr(new, one.name)
+        for one in fields(PartitionCosts)
+        if getattr(old, one.name) is not None and getattr(new, one.name) is not None
+    }
+    return PartitionCosts(**values)
