@@ -19,7 +19,7 @@ import numpy as np
 
 from dagopt.errors import InputError
 from dagopt.events.trace import ApplicationTrace, StageTrace
-from dagopt.sim.application import AppExecutor, AppStage, AppTask
+from dagopt.sim.app_values import AppExecutor, AppStage, AppTask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

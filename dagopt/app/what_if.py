@@ -22,7 +22,8 @@ from dagopt.errors import InputError
 from dagopt.events.observed_profile import observed_profile
 from dagopt.model.stage_profile import StageProfiles, merge_profiles
 from dagopt.policy.grouping.decide import GroupingSettings
-from dagopt.sim.application import AppExecutor, AppRun, AppStage, simulate
+from dagopt.sim.app_values import AppExecutor, AppRun, AppStage
+from dagopt.sim.application import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,103 +20,11 @@ from typing import Any
 
 from dagopt.controller.grouping import GroupingController
 from dagopt.cost.share_clock import ShareClock
-from dagopt.model.wire import (
-    Concurrency,
-    ExecutorAdded,
-    ExecutorRemoved,
-    Fetch,
-    FromJvm,
-    FromPlanner,
-    Launch,
-    OuterInputs,
-    Plan,
-    Release,
-    TaskEnded,
-    TaskSetEnded,
-    TaskSetSubmitted,
-    TaskStarted,
-)
+from dagopt.model.wire import Concurrency, FromJvm, FromPlanner, Launch, Plan, Release
+from dagopt.sim import app_messages as jvm
+from dagopt.sim.app_values import AppExecutor, AppRun, AppStage, AppTaskRun
 
 _EPS = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppTask:
-    """A task attempt to simulate."""
-
-    io_s: float
-    """Seconds of reading, alone on the link of its host."""
-    cpu_s: float
-    """Seconds on a core of its own."""
-    read_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppStage:
-    """A stage attempt to simulate."""
-
-    stage: int
-    attempt: int
-    tasks: Sequence[AppTask]
-    after: tuple[int, ...] = ()
-    """Places of the stages that end before it starts."""
-    delay_s: float = 0.0
-    """Seconds in the driver between that, or the begin, and its submission."""
-    tail_s: float = 0.0
-    """Seconds between the end of its last task and its own."""
-    task_cpus: float = 1.0
-    name: str = ""
-    scopes: tuple[str, ...] = ()
-    plan: str = ""
-    source_bytes: tuple[tuple[str, int], ...] = ()
-    """Hosts that it reads map output from, and how much in all; empty: blocks of a store."""
-    is_told: bool = True
-    """Whether the gate tells the controller of it."""
-    can_raise: bool = True
-    """Whether more of its tasks than cores may run at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppExecutor:
-    """An executor to simulate; all executors of a host share one link."""
-
-    executor: str
-    host: str
-    cores: float
-    added_s: float = 0.0
-    removed_s: float = math.inf
-    """When it takes no more tasks; those that run on it end there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppTaskRun:
-    """When and where one task ran, in seconds."""
-
-    stage: int
-    """Place of its stage."""
-    task: int
-    executor: int
-    """Place of its executor."""
-    start_s: float
-    read_s: float
-    end_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppRun:
-    """A simulated run."""
-
-    tasks: tuple[AppTaskRun, ...]
-    """In the order of their ends."""
-    start_s: tuple[float, ...]
-    """``(S,)`` submission of each stage."""
-    end_s: tuple[float, ...]
-    """``(S,)`` completion of each stage."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """From time 0 to the end of the last stage."""
-        return max(self.end_s, default=0.0)
 
 
 def simulate(
@@ -287,12 +195,7 @@ class _Simulation:
 
     def _open(self, executor: _Executor) -> None:
         executor.is_open = True
-        told = executor.told
-        self._tell(
-            ExecutorAdded(
-                time_ms=self._now_ms(), executor=told.executor, host=told.host, cores=told.cores
-            )
-        )
+        self._tell(jvm.executor_added(executor.told, self._now_s))
         self._start_tasks([executor])
 
     def _close(self, executor: _Executor) -> None:
@@ -300,7 +203,7 @@ class _Simulation:
         for place, tasks in executor.pinned.items():
             self._stages[place].pending.extend(tasks)
         executor.pinned.clear()
-        self._tell(ExecutorRemoved(time_ms=self._now_ms(), executor=executor.told.executor))
+        self._tell(jvm.executor_removed(executor.told, self._now_s))
         self._start_tasks(self._executors)
 
     # Stages
@@ -318,25 +221,7 @@ class _Simulation:
         else:
             stage.is_followed = True
             stage.held = set(tasks)
-            hosts = [host for host, _ in told.source_bytes] or ["elsewhere"]
-            self._tell(
-                TaskSetSubmitted(
-                    time_ms=self._now_ms(),
-                    stage=told.stage,
-                    attempt=told.attempt,
-                    num_tasks=len(told.tasks),
-                    name=told.name,
-                    scopes=list(told.scopes),
-                    plan=told.plan,
-                    hosts=hosts,
-                    inputs=OuterInputs(
-                        task_bytes=[task.read_bytes for task in told.tasks],
-                        host_bytes=[size for _, size in told.source_bytes] or [1],
-                    ),
-                    shuffle_types=["wide" if told.source_bytes else "source"],
-                    can_raise=told.can_raise,
-                )
-            )
+            self._tell(jvm.task_set_submitted(told, self._now_s))
         self._start_tasks(self._executors)
 
     def _complete(self, stage: _Stage) -> None:
@@ -414,15 +299,7 @@ class _Simulation:
         run = _Running(stage, task, executor, stage.share, self._now_s)
         self._enter(executor.link, run, stage.told.tasks[task].io_s)
         if stage.is_followed:
-            self._tell(
-                TaskStarted(
-                    time_ms=self._now_ms(),
-                    stage=stage.told.stage,
-                    attempt=stage.told.attempt,
-                    task=task,
-                    executor=executor.told.executor,
-                )
-            )
+            self._tell(jvm.task_started(stage.told, task, executor.told, self._now_s))
 
     def _enter(self, server: _Server, run: _Running, work_s: float) -> None:
         self._number += 1
@@ -450,12 +327,10 @@ class _Simulation:
 
     def _has_read(self, run: _Running) -> None:
         run.read_s = self._now_s
-        told, task = run.stage.told, run.stage.told.tasks[run.task]
-        self._enter(run.executor.cores, run, task.cpu_s)
+        told = run.stage.told
+        self._enter(run.executor.cores, run, told.tasks[run.task].cpu_s)
         if run.stage.is_followed:
-            row = (told.stage, told.attempt, run.task, task.read_bytes, True, 0)
-            executor = run.executor.told.executor
-            self._tell(Fetch(time_ms=self._now_ms(), executor=executor, tasks=[row]))
+            self._tell(jvm.task_read(told, run.task, run.executor.told, self._now_s))
 
     def _has_ended(self, run: _Running) -> None:
         stage, told, executor = run.stage, run.stage.told, run.executor
@@ -476,27 +351,8 @@ class _Simulation:
             self._at(self._now_s + told.tail_s, "complete", stage)
         if stage.is_followed:
             self._tell(
-                TaskEnded(
-                    time_ms=self._now_ms(),
-                    stage=told.stage,
-                    attempt=told.attempt,
-                    task=run.task,
-                    executor=executor.told.executor,
-                    ok=True,
-                    launch_ms=round(run.start_s * 1000),
-                    finish_ms=self._now_ms(),
-                    fetch_wait_ms=round((run.read_s - run.start_s) * 1000),
-                    cpu_ms=round(told.tasks[run.task].cpu_s * 1000),
-                    read_bytes=told.tasks[run.task].read_bytes,
-                )
+                jvm.task_ended(told, run.task, executor.told, run.start_s, run.read_s, self._now_s)
             )
             if not stage.left:
-                self._tell(
-                    TaskSetEnded(
-                        time_ms=self._now_ms(), stage=told.stage, attempt=told.attempt, ok=True
-                    )
-                )
+                self._tell(jvm.task_set_ended(told, self._now_s))
         self._start_tasks([executor])
-
-    def _now_ms(self) -> int:
-        return round(self._now_s * 1000)

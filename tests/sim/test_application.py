@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagopt.sim.application import AppExecutor, AppRun, AppStage, AppTask, simulate
+from dagopt.sim.app_values import AppExecutor, AppRun, AppStage, AppTask
+from dagopt.sim.application import simulate
 from tests.sim.cases import LINK, controller
 
 
