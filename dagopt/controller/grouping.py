@@ -403,4 +403,4 @@ class GroupingController:
         self._last_s = max(self._last_s, now_s)
         held = sum(stage.num_held for stage in self.stages.values())
         if held and span_s:
-            self.idle_hold_s += span_s * min(self.tasks.idle_cores(), held)
+            self.idle_hold_s += span_s * min(self.tasks.idle_cores, held)

@@ -83,26 +83,36 @@ class Launcher:
 
     def retime(self, stage: StageState, host_set: InputHostSet, now_s: float) -> list[FromPlanner]:
         """Launches of the set that were planned for another time than they should be now."""
-        lanes = stage.lanes[host_set]
-        later = sorted(
-            (g for g in stage.groups.values() if g.host_set == host_set and g.launch_s > now_s),
-            key=lambda group: (group.launch_s, group.group),
-        )
+        lanes, queue = stage.lanes[host_set], stage.queues[host_set]
+        # With a lane for each, no host waits for another.
+        are_apart = len(lanes.until_s) <= lanes.num_lanes
+        hosts = queue.hosts_to_look_at(lanes.touched, now_s) if are_apart else queue.hosts()
+        later = queue.delayed(hosts, now_s)
         for group in later:
             lanes.free(group.group, group.host)
         out: list[FromPlanner] = []
+        look_s = {group.host: math.inf if are_apart else -math.inf for group in later}
         for group in later:
-            start_s = self._launch_s(lanes, group, now_s)
+            turn_s = lanes.start_s(group.host, now_s) - group.lead_s
+            start_s = self._in_bounds(turn_s, now_s)
             lanes.occupy(group.group, group.host, start_s + group.reading_s)
             if abs(start_s - group.launch_s) > RETIME_S:
                 group.launch_s = start_s
                 out.append(_launch(stage, group, now_s))
+            # Of a delay that is not cut short or ended by the time it is, time changes nothing.
+            time_s = turn_s if start_s == turn_s else -math.inf
+            look_s[group.host] = min(look_s[group.host], time_s)
+        for host, time_s in look_s.items():
+            queue.look_after(host, time_s)
+        lanes.touched.clear()
         return out
 
     def _launch_s(self, lanes: Lanes, group: GroupState, now_s: float) -> float:
         """When the group's delay ends: it is ready to read when a lane is free for it."""
-        start_s = max(now_s, lanes.start_s(group.host, now_s) - group.lead_s)
-        return min(start_s, now_s + self._settings.max_delay_s)
+        return self._in_bounds(lanes.start_s(group.host, now_s) - group.lead_s, now_s)
+
+    def _in_bounds(self, turn_s: float, now_s: float) -> float:
+        return min(max(now_s, turn_s), now_s + self._settings.max_delay_s)
 
     def _room(self, stage: StageState, executor: ExecutorState, share_fraction: float) -> int:
         """Tasks of the stage that may still be launched on the executor.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagopt.controller.knowledge import Measured
+from dagopt.controller.launch_queue import LaunchQueue
 from dagopt.controller.outlook import Submission
 from dagopt.controller.unlaunched import Unlaunched
 from dagopt.cost.io_cost import ReaderCost
@@ -84,6 +85,8 @@ class StageState:
         self.reading_from: dict[int, dict[int, GroupState]] = {}
         """By main source host: groups that read from it, or will."""
         self.lanes: dict[InputHostSet, Lanes] = {}
+        self.queues: dict[InputHostSet, LaunchQueue] = {}
+        """By input host set: groups whose delay has not ended."""
         self.costs: dict[str, ReaderCost] = {}
         """By reading host; emptied whenever the costs are to be calculated again."""
         self.measured = Measured()
@@ -128,6 +131,7 @@ class StageState:
     def add_group(self, group: GroupState) -> None:
         """A group was formed: its tasks count as in flight on its executor."""
         self.groups[group.group] = group
+        self.queues.setdefault(group.host_set, LaunchQueue()).add(group)
         for task in group.tasks:
             self._group_of[task] = group.group
         for source in (
@@ -178,6 +182,7 @@ class StageState:
         for task in group.tasks:
             self._group_of.pop(task, None)
         self.lanes[group.host_set].free(group.group, group.host)
+        self.queues[group.host_set].drop(group)
         self.groups.pop(group.group, None)
 
     def release(self) -> None:

@@ -121,6 +121,7 @@ class _Simulation:
             )
             for place, told in enumerate(executors)
         ]
+        self._by_name = {executor.told.executor: executor for executor in self._executors}
         self._stages = [
             _Stage(
                 told=told,
@@ -270,11 +271,11 @@ class _Simulation:
         del stage.due[launch.group]
         stage.fired.add(launch.group)
         stage.held.difference_update(launch.tasks)
-        for executor in self._executors:
-            if executor.told.executor == launch.executor and executor.is_open:
-                executor.pinned.setdefault(stage.place, deque()).extend(launch.tasks)
-                self._start_tasks([executor])
-                return
+        executor = self._by_name.get(launch.executor or "")
+        if executor is not None and executor.is_open:
+            executor.pinned.setdefault(stage.place, deque()).extend(launch.tasks)
+            self._start_tasks([executor])
+            return
         stage.pending.extend(launch.tasks)
         self._start_tasks(self._executors)
 
