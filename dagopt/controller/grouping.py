@@ -14,10 +14,11 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from dagopt.controller.executor import ExecutorState
+from dagopt.controller.group import GroupState
 from dagopt.controller.knowledge import Knowledge
 from dagopt.controller.launcher import Launcher, cost_for
 from dagopt.controller.outlook import submission
-from dagopt.controller.state import GroupState, StageKey, StageState
+from dagopt.controller.state import StageKey, StageState
 from dagopt.controller.tracker import TaskTracker
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.share_clock import ShareClock

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dagopt.controller.state import GroupState
+from dagopt.controller.group import GroupState
 
 
 class LaunchQueue:

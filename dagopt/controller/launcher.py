@@ -11,7 +11,8 @@ import itertools
 import math
 
 from dagopt.controller.executor import ExecutorState
-from dagopt.controller.state import GroupState, StageState
+from dagopt.controller.group import GroupState
+from dagopt.controller.state import StageState
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.io_cost import ReaderCost, reader_cost
 from dagopt.model.network import InputHostSet

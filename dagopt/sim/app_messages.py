@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dagopt.model.network import NOWHERE
 from dagopt.model.wire import (
     ExecutorAdded,
     ExecutorRemoved,
@@ -37,7 +38,7 @@ def task_set_submitted(stage: AppStage, now_s: float) -> TaskSetSubmitted:
         name=stage.name,
         scopes=list(stage.scopes),
         plan=stage.plan,
-        hosts=[host for host, _ in stage.source_bytes] or ["elsewhere"],
+        hosts=[host for host, _ in stage.source_bytes] or [NOWHERE],
         inputs=OuterInputs(
             task_bytes=[task.read_bytes for task in stage.tasks],
             host_bytes=[size for _, size in stage.source_bytes] or [1],

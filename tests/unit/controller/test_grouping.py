@@ -228,6 +228,21 @@ def test_new_hosts_open_lanes_of_an_input_host_set_that_is_in_use() -> None:
     ]
 
 
+@pytest.mark.parametrize(("source", "delays_ms"), [("s1", [0, 2000]), ("", [0, 0])])
+def test_hosts_take_turns_at_a_source_unless_it_is_no_single_machine(
+    source: str, delays_ms: list[int]
+) -> None:
+    live = ev.controller()
+    live.step(ev.added("1"), 0.0)
+    live.step(ev.added("2"), 0.0)
+    out = live.step(ev.submitted([{source: 100}] * 8), 0.0)
+    launches = [each for each in out if isinstance(each, Launch)]
+    assert [(each.executor, each.delay_ms) for each in launches] == [
+        ("1", delays_ms[0]),
+        ("2", delays_ms[1]),
+    ]
+
+
 def test_groups_of_another_input_host_set_are_not_delayed() -> None:
     live = ev.controller(networks=parse_networks("r1=sa;r2=sb"))
     live.step(ev.added("1", cores=1), 0.0)
