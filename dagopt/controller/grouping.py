@@ -377,27 +377,8 @@ class GroupingController:
         )
 
     def _record(self, stage: StageState, now_s: float, action: str | None = None) -> None:
-        outlook, decision = stage.told.outlook, stage.decision
-        predicted = decision.grouped_s if decision.action == "group" else decision.stock_s
         self.num_decisions += 1
-        self.decisions.append(
-            Decision(
-                time_s=now_s,
-                stage=stage.key[0],
-                attempt=stage.key[1],
-                name=stage.task_set.name,
-                signature=stage.task_set.signature,
-                action=action or decision.action,
-                tasks_per_core=decision.concurrency.tasks_per_core,
-                num_tasks=outlook.num_tasks,
-                io_s=outlook.io_s,
-                cpu_s=outlook.cpu_s,
-                stock_s=decision.stock_s,
-                predicted_s=predicted,
-                input_host_sets=stage.told.input_host_sets(),
-                reason=decision.reason,
-            )
-        )
+        self.decisions.append(stage.decided(now_s, action))
 
     def _count_idle(self, now_s: float) -> None:
         span_s = max(0.0, now_s - self._last_s) if self._last_s else 0.0

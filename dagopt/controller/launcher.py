@@ -27,6 +27,10 @@ _MAX_LEAD = 0.5
 RETIME_S = 0.02
 """A launch is sent again only if it moved by more than this."""
 
+_LONGEST_KEPT = 0.9
+"""A delay that is as long as allowed is renewed when it has fallen below this part of that: not with
+every report, as many groups may be delayed so."""
+
 
 def cost_for(stage: StageState, executor: ExecutorState, bandwidths: Bandwidths) -> ReaderCost:
     """Cost of reading on the executor's host, calculated once between two triggers."""
@@ -76,7 +80,8 @@ class Launcher:
             )
             group = self._form(stage, executor, size, bandwidths, now_s)
             lanes = self._lanes(stage, group.host_set, num_reader_hosts)
-            group.launch_s = self._launch_s(lanes, group, now_s)
+            turn_s = lanes.start_s(group.host, now_s) - group.lead_s
+            group.launch_s, _ = self._delayed(group, turn_s, now_s)
             lanes.occupy(group.group, executor.host, group.launch_s + group.reading_s)
             out.append(_launch(stage, group, now_s))
             room -= len(group.tasks)
@@ -95,25 +100,31 @@ class Launcher:
         look_s = {group.host: math.inf if are_apart else -math.inf for group in later}
         for group in later:
             turn_s = lanes.start_s(group.host, now_s) - group.lead_s
-            start_s = self._in_bounds(turn_s, now_s)
+            start_s, moves_s = self._delayed(group, turn_s, now_s)
             lanes.occupy(group.group, group.host, start_s + group.reading_s)
             if abs(start_s - group.launch_s) > RETIME_S:
                 group.launch_s = start_s
                 out.append(_launch(stage, group, now_s))
-            # Of a delay that is not cut short or ended by the time it is, time changes nothing.
-            time_s = turn_s if start_s == turn_s else -math.inf
-            look_s[group.host] = min(look_s[group.host], time_s)
+            look_s[group.host] = min(look_s[group.host], moves_s)
         for host, time_s in look_s.items():
             queue.look_after(host, time_s)
         lanes.touched.clear()
         return out
 
-    def _launch_s(self, lanes: Lanes, group: GroupState, now_s: float) -> float:
-        """When the group's delay ends: it is ready to read when a lane is free for it."""
-        return self._in_bounds(lanes.start_s(group.host, now_s) - group.lead_s, now_s)
+    def _delayed(self, group: GroupState, turn_s: float, now_s: float) -> tuple[float, float]:
+        """When a group should start whose turn it is at ``turn_s``.
 
-    def _in_bounds(self, turn_s: float, now_s: float) -> float:
-        return min(max(now_s, turn_s), now_s + self._settings.max_delay_s)
+        Returns:
+            The time, and after when it will be another one although the turn is the same.
+        """
+        longest_s = self._settings.max_delay_s
+        if turn_s <= now_s + longest_s:
+            return (turn_s, turn_s) if turn_s >= now_s else (now_s, -math.inf)
+        renew_s = group.launch_s - _LONGEST_KEPT * longest_s
+        if now_s <= renew_s:
+            return group.launch_s, renew_s
+        start_s = now_s + longest_s
+        return start_s, start_s - _LONGEST_KEPT * longest_s
 
     def _room(self, stage: StageState, executor: ExecutorState, share_fraction: float) -> int:
         """Tasks of the stage that may still be launched on the executor.

@@ -14,6 +14,7 @@ from dagopt.controller.launch_queue import LaunchQueue
 from dagopt.controller.outlook import Submission
 from dagopt.controller.unlaunched import Unlaunched
 from dagopt.cost.io_cost import ReaderCost
+from dagopt.model.decision import Decision
 from dagopt.model.network import NOWHERE, InputHostSet, NetworkId
 from dagopt.policy.grouping.decide import GroupingDecision
 from dagopt.policy.grouping.lanes import Lanes
@@ -73,6 +74,27 @@ class StageState:
     def num_held(self) -> int:
         """Tasks that have not started because of dagopt."""
         return len(self.unlaunched) + self._num_waiting
+
+    def decided(self, now_s: float, action: str | None = None) -> Decision:
+        """The decision in force, for reports; ``action`` where it is none of the first ones."""
+        outlook, decision = self.told.outlook, self.decision
+        predicted = decision.grouped_s if decision.action == "group" else decision.stock_s
+        return Decision(
+            time_s=now_s,
+            stage=self.key[0],
+            attempt=self.key[1],
+            name=self.task_set.name,
+            signature=self.task_set.signature,
+            action=action or decision.action,
+            tasks_per_core=decision.concurrency.tasks_per_core,
+            num_tasks=outlook.num_tasks,
+            io_s=outlook.io_s,
+            cpu_s=outlook.cpu_s,
+            stock_s=decision.stock_s,
+            predicted_s=predicted,
+            input_host_sets=self.told.input_host_sets(),
+            reason=decision.reason,
+        )
 
     def host_set(self, task: int, host: str) -> InputHostSet:
         """The input host set of ``task`` for the reading host ``host``."""

@@ -42,7 +42,9 @@ class SlowLauncher(Launcher):
         out: list[FromPlanner] = []
         for group in delayed:
             turn_s = max(now_s, start_s(lanes, group.host, now_s) - group.lead_s)
-            turn_s = min(turn_s, now_s + GROUPING.max_delay_s)
+            if turn_s > now_s + GROUPING.max_delay_s:
+                is_fresh = now_s <= group.launch_s - 0.9 * GROUPING.max_delay_s
+                turn_s = group.launch_s if is_fresh else now_s + GROUPING.max_delay_s
             lanes.occupy(group.group, group.host, turn_s + group.reading_s)
             if abs(turn_s - group.launch_s) <= RETIME_S:
                 continue

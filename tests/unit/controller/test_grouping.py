@@ -131,6 +131,15 @@ def test_no_delay_is_longer_than_allowed() -> None:
     assert live.step(ev.started(0, "1"), 0.0) == [launch(2, [1], 1500)]
 
 
+def test_the_longest_delay_is_renewed_when_a_tenth_of_it_has_passed() -> None:
+    live = ev.controller()
+    live.step(ev.added("1", cores=1), 0.0)
+    play(live, (0.0, ev.submitted([{"sa": 5000, "sb": 5000}] * 4)), (0.0, ev.started(0, "1")))
+    slow = [(0.5, 50), (0.9, 90), (1.1, 110)]
+    out = [live.step(ev.fetched(0, "1", size, done=False), now_s) for now_s, size in slow]
+    assert out == [[], [], [launch(2, [1], 10_000)]]
+
+
 def test_after_the_first_group_the_known_cost_decides_and_the_executor_is_filled() -> None:
     live = with_one_core()
     out = play(
