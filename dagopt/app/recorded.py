@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from dagopt.app.recorded_executors import RecordedExecutor, recorded_executors
 from dagopt.errors import InputError
 from dagopt.events.trace import ApplicationTrace, StageTrace
 from dagopt.sim.app_values import AppExecutor, AppStage, AppTask
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Column = NDArray[np.float64]
@@ -74,14 +77,16 @@ def recorded(trace: ApplicationTrace) -> Recorded:
     start_s = trace.start_s if math.isfinite(trace.start_s) else used[0][0].submitted_s
     start_s = min(start_s, used[0][0].submitted_s)
     alone = _alone_s(used, len(trace.host_names))
+    executors = recorded_executors(trace, used, start_s)
     stages = []
     for place, (stage, rows) in enumerate(used):
         after, delay_s = _follows(place, [each for each, _ in used], start_s)
-        stages.append(_app_stage(trace, stage, rows, alone[place], after, delay_s))
+        lead_s = _lead_s(stage, rows, executors, start_s)
+        stages.append(_app_stage(trace, stage, rows, alone[place], after, delay_s, lead_s))
     return Recorded(
         stages=tuple(stages),
         traces=tuple(stage for stage, _ in used),
-        executors=_executors(trace, used, start_s),
+        executors=tuple(each.executor for each in executors),
         start_s=start_s,
         link_bytes_per_s=_link_bytes_per_s(used, alone),
     )
@@ -140,6 +145,25 @@ def _follows(place: int, stages: list[StageTrace], start_s: float) -> tuple[tupl
     return tuple(sorted({last} | parents)), own.submitted_s - stages[last].completed_s
 
 
+def _lead_s(
+    stage: StageTrace,
+    rows: NDArray[np.int64],
+    executors: Sequence[RecordedExecutor],
+    start_s: float,
+) -> float:
+    """Seconds before its first launch in which a core was free for it: the scheduler's own.
+
+    Waiting for a core, or for an executor to come, is what the simulation does by itself.
+    """
+    first_s = float(stage.tasks.launch_s[rows].min()) - start_s
+    since_s = first_s
+    for executor in executors:
+        since_s = min(since_s, executor.free_since_s(first_s, stage.task_cpus))
+        if since_s <= stage.submitted_s - start_s:
+            break
+    return max(0.0, first_s - max(since_s, stage.submitted_s - start_s))
+
+
 def _app_stage(
     trace: ApplicationTrace,
     stage: StageTrace,
@@ -147,12 +171,11 @@ def _app_stage(
     alone_s: Column,
     after: tuple[int, ...],
     delay_s: float,
+    lead_s: float,
 ) -> AppStage:
     tasks = stage.tasks
     cpu_s = tasks.elapsed_s[rows] - _wait_s(stage, rows)
     sizes = np.nan_to_num(tasks.read_bytes[rows]).astype(np.int64)
-    # The time to the first launch counts where it makes no difference to the order of tasks.
-    lead_s = max(0.0, float(tasks.launch_s[rows].min()) - stage.submitted_s)
     sources = _source_bytes(trace, stage)
     return AppStage(
         stage=stage.stage_id,
@@ -163,6 +186,7 @@ def _app_stage(
         ],
         after=after,
         delay_s=delay_s,
+        # The lead counts where it makes no difference to the order of tasks.
         tail_s=max(0.0, stage.completed_s - float(tasks.finish_s[rows].max())) + lead_s,
         task_cpus=stage.task_cpus,
         name=stage.name,
@@ -198,58 +222,6 @@ def _source_bytes(trace: ApplicationTrace, stage: StageTrace) -> tuple[tuple[str
                 total[name] = total.get(name, 0) + size
     written_on = tuple(sorted((host, size) for host, size in total.items() if size > 0))
     return written_on or tuple((host, 1) for host in sorted(trace.host_names))
-
-
-def _executors(
-    trace: ApplicationTrace, used: list[tuple[StageTrace, NDArray[np.int64]]], start_s: float
-) -> tuple[AppExecutor, ...]:
-    """Those that tasks ran on; what the log does not say of one is taken from its tasks."""
-    told = {each.executor: each for each in trace.executors}
-    found = []
-    for number, name in enumerate(trace.executor_names):
-        spans = []
-        host = ""
-        for stage, rows in used:
-            here = rows[stage.tasks.executor[rows] == number]
-            if here.size:
-                host = trace.host_names[int(stage.tasks.host[here[0]])]
-                spans.append(
-                    (stage.tasks.launch_s[here], stage.tasks.finish_s[here], stage.task_cpus)
-                )
-        if not spans:
-            continue
-        each = told.get(name)
-        first_s = min(float(launch.min()) for launch, _, _ in spans)
-        last_s = max(float(finish.max()) for _, finish, _ in spans)
-        cores = float(each.cores) if each is not None and each.cores > 0 else _most_at_once(spans)
-        added_s = each.added_s if each is not None and math.isfinite(each.added_s) else first_s
-        removed_s = each.removed_s if each is not None else math.nan
-        found.append(
-            AppExecutor(
-                executor=name,
-                host=host,
-                cores=cores,
-                added_s=max(0.0, min(added_s, first_s) - start_s),
-                removed_s=max(removed_s, last_s) - start_s
-                if math.isfinite(removed_s)
-                else math.inf,
-            )
-        )
-    return tuple(found)
-
-
-def _most_at_once(spans: list[tuple[Column, Column, float]]) -> float:
-    """The most cores that tasks took at one moment; ends count before starts."""
-    times = np.concatenate([part for launch, finish, _ in spans for part in (finish, launch)])
-    steps = np.concatenate(
-        [
-            np.full(part.size, sign * cpus)
-            for launch, finish, cpus in spans
-            for part, sign in ((finish, -1.0), (launch, 1.0))
-        ]
-    )
-    order = np.lexsort((steps, times))
-    return max(1.0, float(np.cumsum(steps[order]).max()))
 
 
 def _link_bytes_per_s(
