@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dagopt.app.recorded import Recorded, recorded
+from dagopt.app.recorded import Recorded, not_replayable, recorded
 from dagopt.app.what_if import Cluster, WhatIf, what_if
 from dagopt.cost.time_split import Bound, TimeSplit, bound_of, split_time
 from dagopt.errors import InputError
@@ -47,20 +47,11 @@ class StageAdvice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """All that is to be said of one application."""
+class Gain:
+    """What the replay of an application says."""
 
-    path: str
-    trace: ApplicationTrace
-    health: LogHealth
     found: Recorded
     outcome: WhatIf
-    stages: tuple[StageAdvice, ...]
-    """Of every stage attempt in the log, by id and attempt."""
-    notes: tuple[str, ...]
-    """What the numbers do not hold, a sentence each."""
-    properties: tuple[tuple[str, str], ...]
-    """Settings for a run with dagopt."""
 
     @property
     def saved_s(self) -> float:
@@ -88,10 +79,35 @@ class Advice:
             f"dagopt instead of {format_s(base_s)}."
         )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """All that is to be said of one application."""
+
+    path: str
+    trace: ApplicationTrace
+    health: LogHealth
+    gain: Gain | None
+    """None where nothing of the run can be replayed."""
+    missing: str
+    """What the log lacks then; empty otherwise."""
+    stages: tuple[StageAdvice, ...]
+    """Of every stage attempt in the log, by id and attempt."""
+    notes: tuple[str, ...]
+    """What the numbers do not hold, a sentence each."""
+    properties: tuple[tuple[str, str], ...]
+    """Settings for a run with dagopt."""
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence, its number first."""
+        return self.gain.verdict if self.gain is not None else f"Unknown: {self.missing}."
+
     def to_dict(self) -> dict[str, Any]:
         """All of it but single tasks, for JSON; what is unknown is None."""
-        out = self.outcome
-        ways = (out.replay, out.baseline, out.grouped, *out.other_slots)
+        gain = self.gain
+        out = gain.outcome if gain is not None else None
+        ways = (out.replay, out.baseline, out.grouped, *out.other_slots) if out is not None else ()
         return {
             "path": self.path,
             "app_id": self.trace.app_id,
@@ -99,12 +115,14 @@ class Advice:
             "spark_version": self.trace.spark_version,
             "is_complete": self.trace.is_complete,
             "verdict": self.verdict,
-            "saved_s": self.saved_s,
-            "bound_s": self.bound_s,
-            "recorded_s": out.recorded_elapsed_s,
-            "replay_stage_error_fraction": out.stage_error_fraction,
-            "replay_elapsed_error_fraction": out.elapsed_error_fraction,
-            "link_bytes_per_s": self.found.link_bytes_per_s,
+            "saved_s": gain.saved_s if gain is not None else None,
+            "bound_s": gain.bound_s if gain is not None else None,
+            "recorded_s": out.recorded_elapsed_s if out is not None else None,
+            "replay_stage_error_fraction": out.stage_error_fraction if out is not None else None,
+            "replay_elapsed_error_fraction": out.elapsed_error_fraction
+            if out is not None
+            else None,
+            "link_bytes_per_s": gain.found.link_bytes_per_s if gain is not None else None,
             "ways": [
                 {"name": way.name, "elapsed_s": way.elapsed_s, "bound_s": way.elapsed_bound_s}
                 for way in ways
@@ -121,22 +139,22 @@ class Advice:
         }
 
 
+_PARTS: Final = (
+    "elapsed_s", "fetch_wait_s", "cpu_s", "gc_s", "serialization_s", "shuffle_write_s",
+    "unexplained_s",
+)  # fmt: skip
+
+STAGE_COLUMNS: Final = (
+    *(name for name in StageAdvice.__slots__ if name != "split"),
+    *(f"task_{part}" for part in _PARTS),
+)
+"""Keys of :func:`stage_row`, in their order."""
+
+
 def stage_row(stage: StageAdvice) -> dict[str, Any]:
     """One stage as a flat row; its split in columns of its own."""
-    parts = (
-        "elapsed_s",
-        "fetch_wait_s",
-        "cpu_s",
-        "gc_s",
-        "serialization_s",
-        "shuffle_write_s",
-        "unexplained_s",
-    )
-    row = {
-        name: getattr(stage, name) for name in StageAdvice.__slots__ if name not in {"split", "why"}
-    }
-    row["why"] = stage.why
-    return row | {f"task_{part}": getattr(stage.split, part, None) for part in parts}
+    row = {name: getattr(stage, name) for name in StageAdvice.__slots__ if name != "split"}
+    return row | {f"task_{part}": getattr(stage.split, part, None) for part in _PARTS}
 
 
 def advise(source: LogPath, cluster: Cluster | None = None) -> Advice:
@@ -147,7 +165,7 @@ def advise(source: LogPath, cluster: Cluster | None = None) -> Advice:
         cluster: what is to be different from the recorded cluster.
 
     Raises:
-        InputError: it is no event log, or several, or nothing in it can be replayed.
+        InputError: it is no event log, or several, or does not say what another cluster would do.
     """
     cluster = cluster or Cluster()
     logs = find_event_logs(source)
@@ -156,43 +174,55 @@ def advise(source: LogPath, cluster: Cluster | None = None) -> Advice:
             f"{source}: holds {len(logs)} event logs; name one, such as {logs[0].path}"
         )
     trace, health = read_trace(logs[0])
-    try:
+    missing = not_replayable(trace)
+    gain = None
+    if not missing:
         found = recorded(trace)
-        outcome = what_if(found, cluster)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from error
-    properties = [("spark.dagopt.slotsPerCore", str(cluster.slots_per_core))]
-    if found.link_bytes_per_s is not None:
-        link = found.link_bytes_per_s if cluster.link_mbit is None else cluster.link_mbit * 125_000
-        properties.append(("spark.dagopt.network.bandwidth", f"{max(1, round(link))}b"))
+        try:
+            gain = Gain(found=found, outcome=what_if(found, cluster))
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from error
     return Advice(
         path=str(source),
         trace=trace,
         health=health,
-        found=found,
-        outcome=outcome,
-        stages=_stages(trace, found, outcome),
-        notes=_notes(trace, health, found),
-        properties=tuple(properties),
+        gain=gain,
+        missing=missing,
+        stages=_stages(trace, gain),
+        notes=_notes(trace, health, gain),
+        properties=_properties(gain, cluster),
     )
 
 
 # Private functions
 
 
-def _stages(trace: ApplicationTrace, found: Recorded, outcome: WhatIf) -> tuple[StageAdvice, ...]:
-    place = {(stage.stage_id, stage.attempt): at for at, stage in enumerate(found.traces)}
-    decided = {(each.stage, each.attempt): each for each in outcome.grouped.decisions}
+def _properties(gain: Gain | None, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    properties = [("spark.dagopt.slotsPerCore", str(cluster.slots_per_core))]
+    link = gain.found.link_bytes_per_s if gain is not None else None
+    if link is not None:
+        link = link if cluster.link_mbit is None else cluster.link_mbit * 125_000
+        properties.append(("spark.dagopt.network.bandwidth", f"{max(1, round(link))}b"))
+    return tuple(properties)
+
+
+def _stages(trace: ApplicationTrace, gain: Gain | None) -> tuple[StageAdvice, ...]:
+    replayed = gain.found.traces if gain is not None else ()
+    place = {(stage.stage_id, stage.attempt): at for at, stage in enumerate(replayed)}
+    decisions = gain.outcome.grouped.decisions if gain is not None else ()
+    decided = {(each.stage, each.attempt): each for each in decisions}
     advice = []
     for stage in trace.stages:
         key = (stage.stage_id, stage.attempt)
         split = split_time(stage.tasks)
         bound, why = bound_of(stage, split)
         span_s = stage.completed_s - stage.submitted_s
-        at = place.get(key)
-        base_s = outcome.baseline.stage_s[at] if at is not None else None
-        with_s = outcome.grouped.stage_s[at] if at is not None else None
         decision = decided.get(key)
+        base_s = with_s = bound_s = None
+        if gain is not None and key in place:
+            at, out = place[key], gain.outcome
+            base_s, with_s = out.baseline.stage_s[at], out.grouped.stage_s[at]
+            bound_s = out.grouped.bound_s[at]
         advice.append(
             StageAdvice(
                 stage=stage.stage_id,
@@ -206,7 +236,7 @@ def _stages(trace: ApplicationTrace, found: Recorded, outcome: WhatIf) -> tuple[
                 baseline_s=base_s,
                 predicted_s=with_s,
                 saved_s=base_s - with_s if base_s is not None and with_s is not None else None,
-                bound_s=outcome.grouped.bound_s[at] if at is not None else None,
+                bound_s=bound_s,
                 action=decision.action if decision is not None else "",
                 reason=decision.reason if decision is not None else "",
             )
@@ -214,7 +244,7 @@ def _stages(trace: ApplicationTrace, found: Recorded, outcome: WhatIf) -> tuple[
     return tuple(advice)
 
 
-def _notes(trace: ApplicationTrace, health: LogHealth, found: Recorded) -> tuple[str, ...]:
+def _notes(trace: ApplicationTrace, health: LogHealth, gain: Gain | None) -> tuple[str, ...]:
     notes = [*health.problems]
     if health.num_broken:
         notes.append(f"{health.num_broken} of {health.num_lines} lines are no events")
@@ -226,7 +256,7 @@ def _notes(trace: ApplicationTrace, health: LogHealth, found: Recorded) -> tuple
         notes.append(
             "the end of the application is not in the log; its last event counts as the end"
         )
-    missing = len(trace.stages) - len(found.traces)
+    missing = len(trace.stages) - len(gain.found.traces) if gain is not None else 0
     if missing:
         notes.append(
             f"{missing} of {len(trace.stages)} stages have too little data and are left out of the "
@@ -237,7 +267,8 @@ def _notes(trace: ApplicationTrace, health: LogHealth, found: Recorded) -> tuple
     if spark_line(trace.spark_version) < _OLDEST:
         version = trace.spark_version or "of unknown version"
         notes.append(f"the run was on Spark {version}; dagopt needs Spark 3.5 to 4.3")
-    notes.append(
-        "an event log does not say which task read from which host: links of sources are left out"
-    )
+    if gain is not None:
+        notes.append(
+            "an event log does not say which task read from which host: links of sources are left out"
+        )
     return tuple(notes)

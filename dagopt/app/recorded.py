@@ -57,23 +57,40 @@ class Recorded:
     """What a host's link carried while tasks waited for it; None where none did."""
 
 
+def not_replayable(trace: ApplicationTrace) -> str:
+    """What the log lacks, in words, where no stage can be replayed; empty where one can."""
+    stages = trace.stages
+    if not stages:
+        return "nothing can be replayed, the log holds no stage"
+    timed = [stage for stage in stages if _has_times(stage)]
+    if any(_attempts(stage).size for stage in timed):
+        return ""
+    counts = [
+        (sum(not math.isfinite(stage.submitted_s) for stage in stages), "without a submission"),
+        (sum(not math.isfinite(stage.completed_s) for stage in stages), "without an end"),
+        (sum(stage.tasks.num_ends == 0 for stage in stages), "without ends of tasks"),
+        (
+            sum(stage.tasks.num_ends > 0 and not _attempts(stage).size for stage in timed),
+            "whose tasks have no times within it",
+        ),
+    ]
+    lacks = ", ".join(f"{count} {what}" for count, what in counts if count)
+    number = f"{len(stages)} stages" if len(stages) > 1 else "one stage"
+    return f"nothing can be replayed, the log holds {number}: {lacks}"
+
+
 def recorded(trace: ApplicationTrace) -> Recorded:
     """The recorded application.
 
     Raises:
         InputError: no stage of it can be replayed.
     """
-    used = [
-        (stage, _attempts(stage))
-        for stage in trace.stages
-        if math.isfinite(stage.submitted_s) and math.isfinite(stage.completed_s)
-    ]
+    missing = not_replayable(trace)
+    if missing:
+        raise InputError(missing)
+    used = [(stage, _attempts(stage)) for stage in trace.stages if _has_times(stage)]
     used = [(stage, rows) for stage, rows in used if rows.size]
     used.sort(key=lambda pair: (pair[0].submitted_s, pair[0].stage_id, pair[0].attempt))
-    if not used:
-        raise InputError(
-            "no stage has both its times and ends of tasks, so nothing can be replayed"
-        )
     start_s = trace.start_s if math.isfinite(trace.start_s) else used[0][0].submitted_s
     start_s = min(start_s, used[0][0].submitted_s)
     alone = _alone_s(used, len(trace.host_names))
@@ -93,6 +110,10 @@ def recorded(trace: ApplicationTrace) -> Recorded:
 
 
 # Private functions
+
+
+def _has_times(stage: StageTrace) -> bool:
+    return math.isfinite(stage.submitted_s) and math.isfinite(stage.completed_s)
 
 
 def _attempts(stage: StageTrace) -> NDArray[np.int64]:

@@ -12,8 +12,9 @@ from dagopt.reporting.page import Page, PageTable
 from dagopt.units import format_s
 
 if TYPE_CHECKING:
-    from dagopt.app.advise import Advice, StageAdvice
-    from dagopt.app.what_if import Outcome
+    from dagopt.app.advise import Advice, Gain, StageAdvice
+    from dagopt.app.what_if import Outcome, WhatIf
+    from dagopt.events.trace import ApplicationTrace
 
 _COLUMNS = (
     "stage", "name", "tasks", "bound by", "why", "recorded", "wait", "CPU", "GC",
@@ -23,34 +24,22 @@ _COLUMNS = (
 
 def advice_page(advice: Advice) -> Page:
     """The page of one application."""
-    out = advice.outcome
     name = advice.trace.name or advice.path
-    ways = {way.name: way for way in (out.replay, out.baseline, out.grouped, *out.other_slots)}
+    gain = advice.gain
     broken = f"{advice.health.num_broken} of {advice.health.num_lines} lines broken"
     return Page(
         title=f"{name}: what dagopt would gain",
         verdict=advice.verdict,
-        lines=(
-            (
-                f"Recorded {format_s(out.recorded_elapsed_s)} on {len(advice.found.executors)} executors; "
-                f"replayed with an error of {out.elapsed_error_fraction:.1%} of the application's time "
-                f"(stages: median {out.stage_error_fraction:.1%})."
-            ),
-        ),
+        lines=_lines(gain) if gain is not None else (),
         panels=(
-            _recorded_panel(advice),
-            _panel(advice, "As Spark runs it, simulated", out.baseline),
-            _panel(advice, "With dagopt, simulated", out.grouped),
-        ),
+            _recorded_panel(advice.trace, gain),
+            _panel(gain, "As Spark runs it, simulated", gain.outcome.baseline),
+            _panel(gain, "With dagopt, simulated", gain.outcome.grouped),
+        )
+        if gain is not None
+        else (),
         tables=(
-            PageTable(
-                heading="Ways to run it",
-                columns=("way", "predicted", "may be off by"),
-                rows=tuple(
-                    (way.name, format_s(way.elapsed_s), format_s(way.elapsed_bound_s))
-                    for way in ways.values()
-                ),
-            ),
+            *((_ways(gain.outcome),) if gain is not None else ()),
             PageTable(
                 heading="Stages",
                 columns=_COLUMNS,
@@ -74,19 +63,41 @@ def advice_page(advice: Advice) -> Page:
 # Private functions
 
 
-def _names(advice: Advice) -> tuple[str, ...]:
-    return tuple(f"{trace.stage_id}: {trace.name}" for trace in advice.found.traces)
+def _lines(gain: Gain) -> tuple[str, ...]:
+    out = gain.outcome
+    line = (
+        f"Recorded {format_s(out.recorded_elapsed_s)} on {len(gain.found.executors)} executors; "
+        f"replayed with an error of {out.elapsed_error_fraction:.1%} of the application's time "
+        f"(stages: median {out.stage_error_fraction:.1%})."
+    )
+    return (line,)
 
 
-def _cores(outcome_executors: set[str], advice: Advice) -> float:
+def _ways(out: WhatIf) -> PageTable:
+    ways = {way.name: way for way in (out.replay, out.baseline, out.grouped, *out.other_slots)}
+    return PageTable(
+        heading="Ways to run it",
+        columns=("way", "predicted", "may be off by"),
+        rows=tuple(
+            (way.name, format_s(way.elapsed_s), format_s(way.elapsed_bound_s))
+            for way in ways.values()
+        ),
+    )
+
+
+def _names(gain: Gain) -> tuple[str, ...]:
+    return tuple(f"{trace.stage_id}: {trace.name}" for trace in gain.found.traces)
+
+
+def _cores(outcome_executors: set[str], gain: Gain) -> float:
     """Cores of the executors that ran tasks; those that were asked for are like the recorded."""
-    cores = [executor.cores for executor in advice.found.executors]
+    cores = [executor.cores for executor in gain.found.executors]
     return float(np.mean(cores)) * len(outcome_executors)
 
 
-def _panel(advice: Advice, heading: str, outcome: Outcome) -> Panel:
-    executors = advice.found.executors
-    is_recorded_cluster = advice.outcome.baseline is advice.outcome.replay
+def _panel(gain: Gain, heading: str, outcome: Outcome) -> Panel:
+    executors = gain.found.executors
+    is_recorded_cluster = gain.outcome.baseline is gain.outcome.replay
     bars = tuple(
         Bar(
             stage=run.stage,
@@ -100,31 +111,29 @@ def _panel(advice: Advice, heading: str, outcome: Outcome) -> Panel:
         for run in outcome.run.tasks
     )
     used = {bar.executor for bar in bars}
-    cores = _cores(used, advice)
-    return Panel(heading=heading, bars=bars, stage_names=_names(advice), num_cores=cores)
+    cores = _cores(used, gain)
+    return Panel(heading=heading, bars=bars, stage_names=_names(gain), num_cores=cores)
 
 
-def _recorded_panel(advice: Advice) -> Panel:
+def _recorded_panel(trace: ApplicationTrace, gain: Gain) -> Panel:
     bars: list[Bar] = []
-    start_s = advice.found.start_s
-    for place, trace in enumerate(advice.found.traces):
-        tasks = trace.tasks
+    start_s = gain.found.start_s
+    for place, stage in enumerate(gain.found.traces):
+        tasks = stage.tasks
         wait_s = np.minimum(np.nan_to_num(tasks.fetch_wait_s), tasks.elapsed_s)
         for task in np.flatnonzero(np.isfinite(tasks.elapsed_s)).tolist():
             launch_s = float(tasks.launch_s[task]) - start_s
             bars.append(
                 Bar(
                     stage=place,
-                    executor=advice.trace.executor_names[int(tasks.executor[task])],
+                    executor=trace.executor_names[int(tasks.executor[task])],
                     start_s=launch_s,
                     read_s=launch_s + float(wait_s[task]),
                     end_s=float(tasks.finish_s[task]) - start_s,
                 )
             )
-    cores = _cores({bar.executor for bar in bars}, advice)
-    return Panel(
-        heading="As recorded", bars=tuple(bars), stage_names=_names(advice), num_cores=cores
-    )
+    cores = _cores({bar.executor for bar in bars}, gain)
+    return Panel(heading="As recorded", bars=tuple(bars), stage_names=_names(gain), num_cores=cores)
 
 
 def _row(stage: StageAdvice) -> tuple[str, ...]:

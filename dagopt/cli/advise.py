@@ -66,8 +66,8 @@ def advise(
     be a rolling log's folder, in a zip file, or a URI of hdfs, s3, gs and others.
     """
     # pyarrow takes long to import, and the other commands do without.
+    from dagopt.app.advise import STAGE_COLUMNS, stage_row  # noqa: PLC0415
     from dagopt.app.advise import advise as advise_log  # noqa: PLC0415
-    from dagopt.app.advise import stage_row  # noqa: PLC0415
     from dagopt.app.what_if import Cluster  # noqa: PLC0415
     from dagopt.events.log_paths import log_path  # noqa: PLC0415
 
@@ -81,10 +81,9 @@ def advise(
         click.echo(json.dumps(advice.to_dict(), indent=2, allow_nan=False))
     elif as_csv:
         text = io.StringIO()
-        rows = [stage_row(stage) for stage in advice.stages]
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(text, STAGE_COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(stage_row(stage) for stage in advice.stages)
         click.echo(text.getvalue(), nl=False)
     else:
         _print(advice)
@@ -99,22 +98,23 @@ def _print(advice: Advice) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _FILE_WIDTH
-    out = advice.outcome
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
     say(advice.verdict, "bold")
-    say(
-        f"{advice.trace.name or advice.path}: recorded {format_s(out.recorded_elapsed_s)} on "
-        f"{len(advice.found.executors)} executors; replayed with an error of "
-        f"{out.elapsed_error_fraction:.1%} (stages: median {out.stage_error_fraction:.1%})"
-    )
-    for way in out.other_slots:
+    if advice.gain is not None:
+        out = advice.gain.outcome
         say(
-            f"{way.name}, without dagopt: {format_s(way.elapsed_s)} ± {format_s(way.elapsed_bound_s)}"
+            f"{advice.trace.name or advice.path}: recorded {format_s(out.recorded_elapsed_s)} on "
+            f"{len(advice.gain.found.executors)} executors; replayed with an error of "
+            f"{out.elapsed_error_fraction:.1%} (stages: median {out.stage_error_fraction:.1%})"
         )
-    console.print(_table(advice.stages))
+        for way in out.other_slots:
+            took, bound = format_s(way.elapsed_s), format_s(way.elapsed_bound_s)
+            say(f"{way.name}, without dagopt: {took} ± {bound}")
+    if advice.stages:
+        console.print(_table(advice.stages))
     if len(advice.stages) > _MOST_ROWS:
         say(f"The {_MOST_ROWS} longest of {len(advice.stages)} stages; --csv has all.")
     for note in advice.notes:

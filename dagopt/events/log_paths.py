@@ -91,6 +91,10 @@ class ZipPath:
         with _archive(self._archive) as archive:
             return cast("BinaryIO", archive.open(self._inner))
 
+    def inside(self, inner: str) -> ZipPath:
+        """Another place in the same zip file."""
+        return ZipPath(self._archive, inner, self._names)
+
     def exists(self) -> bool:
         """Whether a file or folder is there."""
         return self.is_dir() or self._inner in self._names
@@ -115,11 +119,14 @@ class ZipPath:
 def log_path(text: str) -> LogPath:
     """The place that a text names: a URI such as ``s3://bucket/logs``, else a local path.
 
+    A local path may go on inside of a zip file.
+
     Raises:
         InputError: no file system is known for the URI, or it cannot be reached.
     """
     if "://" not in text:
-        return Path(text)
+        path = Path(text)
+        return _in_zip(path) or path
     try:
         system, path = fs.FileSystem.from_uri(text)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -147,6 +154,15 @@ def zip_members(path: LogPath) -> LogPath | None:
 
 
 # Private functions
+
+
+def _in_zip(path: Path) -> LogPath | None:
+    """What a path names inside of a zip file; None where none of its parents is one."""
+    archive = next((parent for parent in path.parents if parent.is_file()), None)
+    members = zip_members(archive) if archive is not None else None
+    if archive is None or not isinstance(members, ZipPath):
+        return None
+    return members.inside(path.relative_to(archive).as_posix())
 
 
 def _archive(path: LogPath) -> zipfile.ZipFile:

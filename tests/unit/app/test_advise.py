@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dagopt.app.advise import Advice, advise, stage_row
+from dagopt.app.advise import Advice, Gain, advise, stage_row
 from dagopt.app.what_if import Cluster
 from dagopt.errors import InputError
 from tests.unit.events.event_lines import (
@@ -62,6 +62,12 @@ def waiting_log() -> list[bytes]:
     ]
 
 
+def gain_on(folder: Path, lines: list[bytes], cluster: Cluster | None = None) -> Gain:
+    gain = advice_on(folder, lines, cluster).gain
+    assert gain is not None
+    return gain
+
+
 def advice_on(folder: Path, lines: list[bytes], cluster: Cluster | None = None) -> Advice:
     log = folder / "log"
     log.write_bytes(b"\n".join(lines) + b"\n")
@@ -74,12 +80,13 @@ def test_a_stage_that_waits_would_have_gained(tmp_path: Path) -> None:
     assert stage.bound == "io"
     assert stage.action == "group"
     assert stage.recorded_s == stage.baseline_s == pytest.approx(16.0)
-    assert advice.outcome.elapsed_error_fraction == pytest.approx(0.0, abs=1e-6)
+    assert advice.gain is not None
+    assert advice.gain.outcome.elapsed_error_fraction == pytest.approx(0.0, abs=1e-6)
     assert stage.predicted_s is not None
     # 8 fetches of a second an executor, and the last computation that nothing hides.
     assert 9.0 - 1e-6 <= stage.predicted_s < 12.0
-    assert advice.verdict.startswith(f"{advice.saved_s:.2f} s ± ")
-    assert advice.found.link_bytes_per_s == pytest.approx(12 * MB)
+    assert advice.verdict.startswith(f"{advice.gain.saved_s:.2f} s ± ")
+    assert advice.gain.found.link_bytes_per_s == pytest.approx(12 * MB)
     assert dict(advice.properties)["spark.dagopt.network.bandwidth"] == f"{12 * MB}b"
 
 
@@ -90,23 +97,23 @@ def test_the_bound_grows_with_the_predicted_change(tmp_path: Path) -> None:
 
 
 def test_a_faster_link_leaves_less_to_gain(tmp_path: Path) -> None:
-    as_was = advice_on(tmp_path, waiting_log())
-    faster = advice_on(tmp_path, waiting_log(), Cluster(link_mbit=96 * 4))
+    as_was = gain_on(tmp_path, waiting_log())
+    faster = gain_on(tmp_path, waiting_log(), Cluster(link_mbit=96 * 4))
     assert faster.outcome.baseline.elapsed_s == pytest.approx(1.0 + 8 * 1.25)
     assert faster.saved_s < as_was.saved_s
 
 
 def test_more_executors_take_less_time(tmp_path: Path) -> None:
-    advice = advice_on(tmp_path, waiting_log(), Cluster(num_executors=4))
-    assert advice.outcome.baseline.elapsed_s == pytest.approx(1.0 + 8.0)
-    assert advice.outcome.replay.elapsed_s == pytest.approx(17.0)
+    gain = gain_on(tmp_path, waiting_log(), Cluster(num_executors=4))
+    assert gain.outcome.baseline.elapsed_s == pytest.approx(1.0 + 8.0)
+    assert gain.outcome.replay.elapsed_s == pytest.approx(17.0)
 
 
 def test_tasks_that_waited_together_shared_their_link(tmp_path: Path) -> None:
     log = [text.replace(b'"Host":"host-1"', b'"Host":"host-0"') for text in waiting_log()]
-    advice = advice_on(tmp_path, log)
-    assert [task.io_s for task in advice.found.stages[0].tasks] == pytest.approx([0.5] * 16)
-    assert advice.found.link_bytes_per_s == pytest.approx(24 * MB)
+    gain = gain_on(tmp_path, log)
+    assert [task.io_s for task in gain.found.stages[0].tasks] == pytest.approx([0.5] * 16)
+    assert gain.found.link_bytes_per_s == pytest.approx(24 * MB)
 
 
 def test_what_is_not_known_is_null_and_said(tmp_path: Path) -> None:
@@ -135,7 +142,7 @@ def test_a_small_stage_has_nothing_to_gain(tmp_path: Path) -> None:
 def test_a_task_with_a_stamp_out_of_its_stage_is_left_out(tmp_path: Path) -> None:
     lines = waiting_log()
     lines[5] = task_end(0, Launch_Time=5, Finish_Time=4_000, Executor_ID="1", Host="host-0")
-    assert len(advice_on(tmp_path, lines).found.stages[0].tasks) == NUM_TASKS - 1
+    assert len(gain_on(tmp_path, lines).found.stages[0].tasks) == NUM_TASKS - 1
 
 
 def test_an_unknown_link_cannot_be_varied(tmp_path: Path) -> None:
@@ -164,3 +171,64 @@ def test_several_logs_are_refused(tmp_path: Path) -> None:
 def test_wrong_clusters(wrong: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Cluster(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("lines", "missing"),
+    [
+        ([log_start(), application_start()], "the log holds no stage"),
+        (waiting_log()[:-2], "the log holds one stage: 1 without an end"),
+        (
+            [*waiting_log()[:5], waiting_log()[-2], stage_submitted(1, Submission_Time=1)],
+            "the log holds 2 stages: 1 without an end, 2 without ends of tasks",
+        ),
+    ],
+)
+def test_without_a_replay_it_says_what_is_missing(
+    tmp_path: Path, lines: list[bytes], missing: str
+) -> None:
+    advice = advice_on(tmp_path, lines)
+    assert advice.verdict == f"Unknown: nothing can be replayed, {missing}."
+    found = json.loads(json.dumps(advice.to_dict(), allow_nan=False))
+    assert found["saved_s"] is found["recorded_s"] is None
+    assert found["ways"] == []
+
+
+def test_without_a_replay_the_time_of_the_tasks_is_still_split(tmp_path: Path) -> None:
+    (stage,) = advice_on(tmp_path, waiting_log()[:-2]).stages
+    assert stage.split is not None
+    assert stage.split.fetch_wait_s == pytest.approx(NUM_TASKS * 1.0)
+    assert stage.saved_s is stage.recorded_s is None
+
+
+def test_a_stage_that_waits_for_another_ones_cores_takes_as_long_as_it_did(tmp_path: Path) -> None:
+    lines = waiting_log()
+    second = [
+        task_end(
+            100 + index,
+            stage_id=1,
+            Launch_Time=18_000,
+            Finish_Time=19_000,
+            Executor_ID=str(index + 1),
+            Host=f"host-{index}",
+        )
+        for index in range(2)
+    ]
+    lines[-1:] = [
+        stage_submitted(1, Submission_Time=2_000),
+        *second,
+        stage_completed(1, num_tasks=2, Submission_Time=2_000, Completion_Time=19_000),
+        application_end(19_000),
+    ]
+    gain = gain_on(tmp_path, lines)
+    assert gain.outcome.recorded_s == pytest.approx((16.0, 17.0))
+    assert gain.outcome.stage_error_fraction == pytest.approx(0.0, abs=1e-6)
+    assert gain.outcome.replay.run.elapsed_s == pytest.approx(18.0)
+
+
+def test_a_stage_that_waits_for_executors_takes_as_long_as_it_did(tmp_path: Path) -> None:
+    lines = [text.replace(b'"Timestamp":1100', b'"Timestamp":2000') for text in waiting_log()]
+    lines = [text.replace(b'"Submission Time":2000', b'"Submission Time":1200') for text in lines]
+    gain = gain_on(tmp_path, lines)
+    assert gain.outcome.recorded_s == pytest.approx((16.8,))
+    assert gain.outcome.stage_error_fraction == pytest.approx(0.0, abs=1e-6)

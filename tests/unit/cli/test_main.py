@@ -190,7 +190,7 @@ def test_advise_prints_verdict_stages_and_properties(
     assert row[:4] == ["0", "2", "I/O", "3.20"]
     assert main(["advise", str(log), "--csv"]) == 0
     header, row_text = capsys.readouterr().out.splitlines()
-    assert header.startswith("stage,attempt,name,num_tasks,bound,recorded_s")
+    assert header.startswith("stage,attempt,name,num_tasks,bound,why,recorded_s")
     assert row_text.startswith("0,0,count at /home/me/job.py:12,2,io,")
     assert main(["advise", str(log), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "etl"

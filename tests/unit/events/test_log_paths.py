@@ -29,6 +29,18 @@ def test_a_log_in_a_zip_file(tmp_path: Path, data: bytes) -> None:
     assert str(log.path).endswith("logs.zip/spark/app-1")
 
 
+def test_a_path_may_go_on_inside_of_a_zip_file(tmp_path: Path) -> None:
+    archive = tmp_path / "logs.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        for name in ("a/app-1", "b/app-2"):
+            out.writestr(name, LOG)
+    (log,) = find_event_logs(log_path(f"{archive}/b"))
+    assert str(log.path) == f"{archive}/b/app-2"
+    assert read_trace(log)[0].name == "etl"
+    with pytest.raises(InputError, match=r"logs\.zip/c: no such file or folder"):
+        find_event_logs(log_path(f"{archive}/c"))
+
+
 def test_a_rolling_log_in_a_zip_file(tmp_path: Path) -> None:
     archive = tmp_path / "logs.zip"
     half = len(small_log()) // 2
