@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dagopt.controller.boundary import BoundaryController
 from dagopt.controller.grouping import GroupingController
-from dagopt.model.wire import FromJvm, FromPlanner, GpuStage, RestDone, SliceDone
+from dagopt.model.wire import (
+    CpuOnlyDone,
+    FromJvm,
+    FromPlanner,
+    GpuStage,
+    RestDone,
+    SliceDone,
+    Slices,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,20 +42,27 @@ class ApplicationController:
         Raises:
             InputError: the event contradicts itself; nothing has changed then.
         """
-        if isinstance(event, (GpuStage, SliceDone, RestDone)):
+        if isinstance(event, (GpuStage, SliceDone, RestDone, CpuOnlyDone, Slices)):
             return self.boundary.step(event, now_s)
         return self.grouping.step(event, now_s)
 
     @property
-    def num_entries(self) -> tuple[int, int, int]:
-        """All that were ever taken: decisions of either kind, and uses of GPUs that followed."""
-        return (self.grouping.num_decisions, self.boundary.num_decisions, self.boundary.num_uses)
+    def num_entries(self) -> tuple[int, ...]:
+        """All that were ever taken: decisions of each kind, and uses of GPUs that followed."""
+        boundary = self.boundary
+        return (
+            self.grouping.num_decisions,
+            boundary.num_decisions,
+            boundary.num_shifts,
+            boundary.num_uses,
+        )
 
-    def new_entries(self, since: tuple[int, int, int]) -> list[dict[str, Any]]:
+    def new_entries(self, since: tuple[int, ...]) -> list[dict[str, Any]]:
         """What came since there were so many of each kind, those of each kind in order."""
         kinds: tuple[Sequence[_Entry], ...] = (
             self.grouping.decisions,
             self.boundary.decisions,
+            self.boundary.shifts,
             self.boundary.uses,
         )
         return [

@@ -17,11 +17,21 @@ from typing import Any
 import msgspec
 
 from dagopt.controller.gpu_costs import GpuCosts
+from dagopt.controller.slices import ShiftDecision, steps_of
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
 from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
-from dagopt.model.wire import Form, FromPlanner, GpuStage, RestDone, SliceDone
+from dagopt.model.wire import (
+    CpuOnlyDone,
+    Form,
+    FromPlanner,
+    GpuStage,
+    RestDone,
+    SliceDone,
+    Slices,
+    Steps,
+)
 from dagopt.policy.boundary.choose_form import BoundaryDecision, BoundarySettings, choose_form
 from dagopt.units import format_s
 
@@ -102,10 +112,16 @@ class BoundaryController:
     """What the stages took, in the order in which they ended."""
     num_uses: int = 0
     """All of them, likewise."""
+    shifts: deque[ShiftDecision] = field(default_factory=lambda: deque(maxlen=MAX_DECISIONS))
+    """Slices that changed their form while their stage ran."""
+    num_shifts: int = 0
+    """All of them, likewise."""
     costs: GpuCosts = field(default_factory=GpuCosts)
     _asked: OrderedDict[int, _Asked] = field(default_factory=OrderedDict)
 
-    def step(self, event: GpuStage | SliceDone | RestDone, now_s: float) -> list[FromPlanner]:
+    def step(
+        self, event: GpuStage | SliceDone | RestDone | CpuOnlyDone | Slices, now_s: float
+    ) -> list[FromPlanner]:
         """Take in one event and answer it.
 
         Raises:
@@ -114,9 +130,15 @@ class BoundaryController:
         if isinstance(event, SliceDone):
             self._slice_done(event, now_s)
             return []
-        if isinstance(event, RestDone):
+        if isinstance(event, Slices):
+            return [self._steps(event, now_s)]
+        if isinstance(event, (RestDone, CpuOnlyDone)):
             asked = self._asked.get(event.id)
-            if asked is not None and asked.above:
+            if asked is None:
+                return []
+            if isinstance(event, CpuOnlyDone):
+                self.costs.saw_cpu_only(asked.signature, event.cpu_only)
+            elif asked.above:
                 self.costs.saw_rest(asked.signature, event.rest)
             return []
         return [self._gpu_stage(event, now_s)]
@@ -142,7 +164,10 @@ class BoundaryController:
         if costs is not None and not above:
             costs = replace(costs, rest_s=0.0)
         pipeline = GpuPipeline(
-            num_partitions=event.num_partitions, costs=costs, sliceable=event.sliceable
+            num_partitions=event.num_partitions,
+            costs=costs,
+            sliceable=event.sliceable,
+            has_cpu_form=event.has_cpu_form,
         )
         settings = self.settings
         if event.must_split:
@@ -156,6 +181,30 @@ class BoundaryController:
                 decision, reason=f"another profile stands in front; {decision.reason}"
             )
         return self._answer(event, now_s, decision, pipeline.costs)
+
+    def _steps(self, event: Slices, now_s: float) -> Steps:
+        asked = self._asked.get(event.id)
+        costs = self.costs.find(asked.signature) if asked is not None else None
+        if asked is None or costs is None:
+            return Steps(id=event.id, end=True)
+        answer, actions = steps_of(event, costs, self.rates)
+        for action in actions:
+            if action.kind == "take_back" and event.running_ms[action.index]:
+                self.costs.saw_slow(asked.signature, event.running_ms[action.index] / 1000)
+            if action.kind in ("shift", "take_back"):
+                self.num_shifts += 1
+                self.shifts.append(
+                    ShiftDecision(
+                        time_s=now_s,
+                        id=event.id,
+                        name=asked.name,
+                        action=action.kind,
+                        slice=action.index,
+                        num_partitions=event.sizes[action.index],
+                        reason=action.reason,
+                    )
+                )
+        return answer
 
     def _answer(
         self,
@@ -228,10 +277,25 @@ class BoundaryController:
         return replace(decision, boundary_after=is_cheap, reason=f"{decision.reason}; {why}")
 
     def _slice_done(self, event: SliceDone, now_s: float) -> None:
-        cpu, gpu = event.cpu, event.gpu
+        gpu = event.gpu
         if gpu.num_tasks < 1:
             return
         asked = self._asked.get(event.id)
+        if not event.partial:
+            self._used(event, now_s, asked.name if asked is not None else "")
+        is_apart = event.boundary_before
+        if asked is None or not is_apart or event.cpu.num_tasks < 1:
+            return
+        if asked.above and not event.boundary_after:
+            return  # what follows ran in the same tasks
+        self.costs.saw_slice(asked.signature, event)
+        launch_s = max(0, gpu.held_ms - gpu.run_ms) / 1000 / gpu.num_tasks
+        predicted_s = self.rates.launch_s * self.rates.learned.get("launch", 1.0)
+        self.rates = self.rates.observed("launch", predicted_s, launch_s)
+        self.rates = self.rates.observed_locality(gpu.local_bytes_read, gpu.bytes_read)
+
+    def _used(self, event: SliceDone, now_s: float, name: str) -> None:
+        cpu, gpu = event.cpu, event.gpu
         busy_s = max(0, gpu.run_ms - gpu.start_ms - gpu.read_ms - gpu.write_ms) / 1000
         allocated_s = gpu.held_ms / 1000
         is_apart = event.boundary_before
@@ -241,7 +305,7 @@ class BoundaryController:
                 time_s=now_s,
                 id=event.id,
                 slice=event.slice,
-                name=asked.name if asked is not None else "",
+                name=name,
                 num_tasks=gpu.num_tasks,
                 gpu_allocated_s=allocated_s,
                 gpu_busy_s=busy_s if is_apart else None,
@@ -250,15 +314,6 @@ class BoundaryController:
                 bytes_across=cpu.bytes_written + (gpu.bytes_written if event.boundary_after else 0),
             )
         )
-        if asked is None or not is_apart or cpu.num_tasks < 1:
-            return
-        if asked.above and not event.boundary_after:
-            return  # what follows ran in the same tasks
-        self.costs.saw_slice(asked.signature, event)
-        launch_s = max(0, gpu.held_ms - gpu.run_ms) / 1000 / gpu.num_tasks
-        predicted_s = self.rates.launch_s * self.rates.learned.get("launch", 1.0)
-        self.rates = self.rates.observed("launch", predicted_s, launch_s)
-        self.rates = self.rates.observed_locality(gpu.local_bytes_read, gpu.bytes_read)
 
 
 def _decision(
@@ -309,7 +364,7 @@ def _form(event: GpuStage, decision: BoundaryDecision) -> Form:
     slices = [count] if count else []
     if decision.form == "probe":
         slices = [decision.num_probe_partitions, count - decision.num_probe_partitions]
-    elif decision.form == "sliced":
+    elif decision.form in ("sliced", "shifting"):
         slices = list(slice_sizes(count, decision.num_slices))
     return Form(
         id=event.id,
@@ -317,6 +372,8 @@ def _form(event: GpuStage, decision: BoundaryDecision) -> Form:
         boundary_before=decision.boundary_before,
         boundary_after=decision.boundary_after,
         ask_again=decision.form == "probe",
+        measure_tasks=decision.num_measured,
+        stepwise=decision.form == "shifting",
         max_cpu_tasks=decision.max_cpu_tasks,
         reason=decision.reason,
     )

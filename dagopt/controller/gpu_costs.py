@@ -58,6 +58,7 @@ class GpuCosts:
             input_bytes=cpu.bytes_written / cpu.num_tasks,
             output_bytes=gpu.bytes_written / gpu.num_tasks if event.boundary_after else 0.0,
             rest_s=known.rest_s if known is not None else 0.0,
+            cpu_only_s=known.cpu_only_s if known is not None else None,
         )
         if not event.boundary_after and known is not None:
             costs = replace(costs, output_bytes=known.output_bytes)
@@ -79,6 +80,28 @@ class GpuCosts:
             rest_s = (1 - _NEW_WEIGHT) * old_s + _NEW_WEIGHT * rest_s
         self._remember(signature, replace(seen, costs=replace(seen.costs, rest_s=rest_s)))
 
+    def saw_cpu_only(self, signature: str, cpu_only: TaskSums) -> None:
+        """Learn from a slice in its CPU-only form, whose tasks ran the operators in front too."""
+        known = self.find(signature)
+        if known is None or cpu_only.num_tasks < 1:
+            return
+        operator_s = max(0.0, work_s(cpu_only, reads_own=True) - known.cpu_s)
+        if known.cpu_only_s is not None:
+            operator_s = (1 - _NEW_WEIGHT) * known.cpu_only_s + _NEW_WEIGHT * operator_s
+        self._saw_operator(signature, known, operator_s)
+
+    def saw_slow(self, signature: str, running_s: float) -> None:
+        """Learn from a CPU-only form that had not ended after so long."""
+        known = self.find(signature)
+        if known is not None:
+            operator_s = max(known.cpu_only_s or 0.0, running_s - known.cpu_s)
+            self._saw_operator(signature, known, operator_s)
+
+    def _saw_operator(self, signature: str, known: PartitionCosts, operator_s: float) -> None:
+        old = self._seen.get(signature)
+        costs = replace(known, cpu_only_s=operator_s)
+        self._remember(signature, _Seen(costs=costs, is_cold=old is not None and old.is_cold))
+
     def _remember(self, signature: str, seen: _Seen) -> None:
         self._seen[signature] = seen
         self._seen.move_to_end(signature)
@@ -92,6 +115,7 @@ class GpuCosts:
         cpu = found.get(gpu_part_signature(signature, "cpu"))
         gpu = found.get(gpu_part_signature(signature, "gpu"))
         rest = found.get(gpu_part_signature(signature, "rest"))
+        cpu_only = found.get(gpu_part_signature(signature, "cpu-only"))
         if cpu is None or gpu is None:
             return None
         return PartitionCosts(
@@ -100,6 +124,11 @@ class GpuCosts:
             input_bytes=gpu.read_bytes_per_task,
             output_bytes=rest.read_bytes_per_task if rest is not None else 0.0,
             rest_s=rest.cpu_s_per_task if rest is not None else 0.0,
+            cpu_only_s=(
+                max(0.0, cpu_only.cpu_s_per_task - cpu.cpu_s_per_task)
+                if cpu_only is not None
+                else None
+            ),
         )
 
 

@@ -6,9 +6,11 @@
 * ``sliced``: slices of partitions, each with a CPU and a GPU stage of its own, so that the GPU
   stage of one slice runs beside the CPU stage of the next. Each ends in an inserted shuffle, and
   one last stage reads the union of them.
-* ``cpu_only``: one stage in which the GPU operator's CPU form runs.
+* ``shifting``: as sliced, and CPU slots that feeding the GPUs does not need run slices in their CPU
+  form, as :mod:`dagopt.policy.boundary.shifting` says at run time. GPUs are not left idle for that,
+  so a stage of CPU forms alone is none of the forms.
 
-For N equal tasks the first two and the last are closed forms, waves of tasks times their seconds;
+For N equal tasks all but the third are closed forms, waves of tasks times their seconds;
 :mod:`dagopt.cost.slice_schedule` computes the third. Writing an inserted shuffle lengthens the
 tasks in front of it and reading it those behind. Not modelled: tasks of unlike length, cores shared
 with other stages, and seconds that the driver takes to plan more stages.
@@ -29,7 +31,7 @@ from dagopt.errors import InputError
 from dagopt.model.pipeline import PartitionCosts, Slots
 from dagopt.units import format_s
 
-Form: TypeAlias = Literal["fused", "split", "sliced", "cpu_only"]
+Form: TypeAlias = Literal["fused", "split", "sliced", "shifting"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +50,10 @@ class FormTime:
     """... of which the GPU operator runs."""
 
     num_slices: int = 1
-    """Above 1 in the form ``sliced`` only."""
+    """Above 1 in the forms ``sliced`` and ``shifting`` only."""
 
     max_cpu_tasks: int = 0
-    """In the form ``sliced``, CPU tasks that may run before one of a later slice than the first
+    """In these forms, CPU tasks that may run before one of a later slice than the first
     starts; 0 for any number."""
 
     boundary_before: bool = False
@@ -69,7 +71,9 @@ class FormTime:
         if self.form == "split":
             sides = {"before": self.boundary_before, "after": self.boundary_after}
             return f"split {' and '.join(side for side, is_there in sides.items() if is_there)}"
-        return "CPU only" if self.form == "cpu_only" else self.form
+        if self.form == "shifting":
+            return f"shifting {self.num_slices} slices"
+        return self.form
 
     def __str__(self) -> str:
         return f"{self.name} {format_s(self.elapsed_s)}"
@@ -83,23 +87,6 @@ def fused_time(num_partitions: int, costs: PartitionCosts, slots: Slots) -> Form
         elapsed_s=_stage_s(num_partitions, slots.gpu_tasks, task_s),
         gpu_allocated_s=num_partitions * task_s,
         gpu_busy_s=num_partitions * costs.gpu_s,
-    )
-
-
-def cpu_only_time(num_partitions: int, costs: PartitionCosts, slots: Slots) -> FormTime:
-    """One stage of CPU tasks.
-
-    Raises:
-        InputError: the costs know no CPU form.
-    """
-    if costs.cpu_only_s is None:
-        raise InputError("cpu_only_s is None, must be known for the CPU-only form")
-    task_s = costs.cpu_s + costs.cpu_only_s + costs.rest_s
-    return FormTime(
-        form="cpu_only",
-        elapsed_s=_stage_s(num_partitions, slots.cores, task_s),
-        gpu_allocated_s=0.0,
-        gpu_busy_s=0.0,
     )
 
 
@@ -178,6 +165,63 @@ def sliced_time(
         boundary_before=True,
         boundary_after=True,
     )
+
+
+def shifting_time(
+    num_partitions: int,
+    costs: PartitionCosts,
+    slots: Slots,
+    before: ShuffleCost,
+    after: ShuffleCost,
+    *,
+    num_slices: int,
+) -> FormTime | None:
+    """GPUs and lendable CPU slots side by side until all is done; None where no slot can be lent.
+
+    Where the time of the CPU form is not known, as if no partition went there.
+    """
+    gpu_task_s = _gpu_task_s(costs, before, after)
+    cpu_task_s = costs.cpu_s + before.write_s
+    lent = slots.lendable(cpu_task_s, gpu_task_s)
+    if lent < 1 or gpu_task_s == 0:
+        return None
+    ready_s = cpu_task_s + before.stage_s
+    if costs.cpu_only_s is None:
+        elapsed_s, on_gpus = (
+            ready_s + _stage_s(num_partitions, slots.gpu_tasks, gpu_task_s),
+            num_partitions,
+        )
+    else:
+        both_s = costs.cpu_s + costs.cpu_only_s + after.write_s
+        elapsed_s, on_gpus = _side_by_side(
+            num_partitions, slots.gpu_tasks, gpu_task_s, ready_s, lent, both_s
+        )
+    return FormTime(
+        form="shifting",
+        elapsed_s=elapsed_s + _last_stage_s(num_partitions, costs, slots, after),
+        gpu_allocated_s=on_gpus * gpu_task_s,
+        gpu_busy_s=on_gpus * costs.gpu_s,
+        num_slices=num_slices,
+        max_cpu_tasks=slots.cores_beside_gpus,
+        boundary_before=True,
+        boundary_after=True,
+    )
+
+
+def _side_by_side(
+    count: int, gpus: int, gpu_task_s: float, ready_s: float, lent: int, cpu_task_s: float
+) -> tuple[float, int]:
+    """When ``count`` tasks have ended, and how many of them on GPUs.
+
+    A time is enough if the whole tasks in it are ``count`` or more; it is the end of one of them.
+    """
+    best = (ready_s + _stage_s(count, gpus, gpu_task_s), count)
+    for waves in range(1, math.ceil(count / lent) + 1):
+        on_cpus = min(count, waves * lent)
+        on_gpus = count - on_cpus
+        gpus_s = ready_s + _stage_s(on_gpus, gpus, gpu_task_s) if on_gpus else 0.0
+        best = min(best, (max(waves * cpu_task_s, gpus_s), on_gpus))
+    return best
 
 
 def _stage_s(num_tasks: int, at_once: int, task_s: float) -> float:

@@ -60,6 +60,9 @@ class GpuPipeline:
     """Whether it can be cut into slices, and a shuffle be put behind the GPU operator. False where
     what follows is not known yet, as with RDDs."""
 
+    has_cpu_form: bool = False
+    """Whether the GPU operator has a CPU form, of which the costs may not be known."""
+
     def __post_init__(self) -> None:
         if self.num_partitions < 0:
             raise InputError(f"num_partitions is {self.num_partitions}, must be >= 0")
@@ -99,6 +102,19 @@ class Slots:
     def cores_beside_gpus(self) -> int:
         """CPU slots that are free while all GPUs have tasks, at least 1."""
         return max(1, math.floor(self.free_cores(0, self.gpu_tasks)))
+
+    def lendable(self, cpu_task_s: float, gpu_task_s: float) -> int:
+        """CPU slots that neither running GPU tasks nor CPU tasks that feed them need, >= 0.
+
+        Args:
+            cpu_task_s: seconds of a task in front of the GPU operator.
+            gpu_task_s: seconds of a GPU task.
+        """
+        beside = math.floor(self.free_cores(0, self.gpu_tasks))
+        needed = self.gpu_tasks * cpu_task_s / gpu_task_s if gpu_task_s > 0 else math.inf
+        # Somewhat faster than the GPUs use them up.
+        feeding = math.floor(needed) + 1 if needed < self.cores else self.cores
+        return max(0, beside - feeding)
 
     def gpu_tasks_in(self, cpu_slots: float, gpus: int) -> int:
         """GPU tasks that fit in so many free CPU slots and free GPUs."""

@@ -35,7 +35,7 @@ _COUNTER = re.compile(r"(?<=\$)\d+|#\d+L?|\[(?:plan_)?id=#?\d+\]|\s*\(\d+\)")
 _NUMBER = re.compile(r"\b\d+\b")
 # As in the JVM: ASCII digits and white space.
 _PLAN_IDS = b"0123456789 \t\n\x0b\f\r"
-_GPU_PART = re.compile(r"GPU stage \d+, (?:cpu|gpu|rest) part")
+_GPU_PART = re.compile(r"GPU stage \d+, (?:cpu|gpu|rest|cpu-only) part")
 _SPACE = re.compile(r"\s+")
 _PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow)\w*")
 
@@ -100,7 +100,7 @@ def plan_number(description: str) -> str:
     return str(int.from_bytes(digest[:6], "big"))
 
 
-def gpu_part_signature(number: str, part: Literal["cpu", "gpu", "rest"]) -> str:
+def gpu_part_signature(number: str, part: Literal["cpu", "gpu", "rest", "cpu-only"]) -> str:
     """What one part of a GPU stage is called: the JVM gives an RDD of its stage this name.
 
     Args:

@@ -191,6 +191,8 @@ class GpuStage(Message, frozen=True, kw_only=True, tag="gpu_stage"):
     """The setting for this operator; None for that of the application."""
     must_split: bool = False
     """Whether another resource profile stands in front of it, with which it cannot share a stage."""
+    has_cpu_form: bool = False
+    """Whether its functions run on a CPU slot too."""
     act: bool = True
     """Whether the answer is waited for and followed."""
     preview: bool = False
@@ -232,6 +234,51 @@ class SliceDone(Message, frozen=True, kw_only=True, tag="slice_done"):
     """Of the stage in front of the first shuffle; nothing without one."""
     gpu: TaskSums
     """Of the stage that the GPU operator ran in."""
+    partial: bool = False
+    """Whether it still runs: so many of its tasks have ended as the form asked for."""
+
+
+class CpuOnlyDone(Message, frozen=True, kw_only=True, tag="cpu_only_done"):
+    """A slice has completed in its CPU-only form."""
+
+    time_ms: int
+    id: int
+    """Of the question that the slice came from."""
+    slice: int
+    cpu_only: TaskSums
+    """Of the stage, which the operators in front ran in too."""
+
+
+class Slices(Message, frozen=True, kw_only=True, tag="slices"):
+    """Where the slices of a GPU stage stand; what to start next is asked for."""
+
+    time_ms: int
+    id: int
+    """Of the question that they come from; the answer carries it too."""
+    cores: float
+    """As in ``gpu_stage``, now."""
+    gpus: int
+    cpus_per_task: float
+    num_hosts: int
+    sizes: list[int]
+    """Partitions of each slice, in their order."""
+    phases: list[
+        Literal[
+            "waiting",
+            "cpu_running",
+            "cpu_done",
+            "gpu_running",
+            "shifted",
+            "cpu_only_running",
+            "done",
+        ]
+    ]
+    left: list[int]
+    """Partitions of each whose running part has not ended; 0 while none runs."""
+    slots: list[int]
+    """Tasks of its CPU-only form that may run at once; 0 where it has not been shifted."""
+    running_ms: list[int]
+    """Since the first task of its CPU-only form started; 0 where none has."""
 
 
 class RestDone(Message, frozen=True, kw_only=True, tag="rest_done"):
@@ -254,6 +301,8 @@ FromJvm: TypeAlias = (
     | TaskSetEnded
     | GpuStage
     | SliceDone
+    | CpuOnlyDone
+    | Slices
     | RestDone
     | ReportRequest
     | Ping
@@ -329,12 +378,32 @@ class Form(Message, frozen=True, kw_only=True, tag="form"):
     """Whether one stands after it."""
     ask_again: bool = False
     """The first slice runs at once, to be measured; then the rest is asked about anew."""
+    measure_tasks: int = 0
+    """... as soon as so many GPU tasks of it have ended; 0 for all of them."""
+    stepwise: bool = False
+    """Whether its slices start one after the other, as the answers to ``slices`` say."""
     max_cpu_tasks: int = 0
     """Tasks in front of the GPU parts that may be active before one of a slice behind the first is:
     the other CPU slots are left to GPU tasks. 0 for any number."""
     reason: str = ""
     body: dict[str, Any] | None = None
     """In answer to a preview, what there is to show."""
+
+
+class Steps(Message, frozen=True, kw_only=True, tag="steps"):
+    """The answer to ``slices``: what to start now, in this order; each is a list of slices."""
+
+    id: int
+    take_back: list[int] = []
+    """Their CPU-only form is withdrawn, whether tasks of it have started or not."""
+    start_gpu: list[int] = []
+    start_cpu: list[int] = []
+    shift: list[int] = []
+    """They start in their CPU-only form."""
+    shift_slots: list[int] = []
+    """How many tasks of each of those may run at once."""
+    end: bool = False
+    """Nothing more will be said: what waits runs as Spark comes to it."""
 
 
 class Report(Message, frozen=True, kw_only=True, tag="report"):
@@ -351,6 +420,6 @@ class Pong(Message, frozen=True, kw_only=True, tag="pong"):
 
 
 FromPlanner: TypeAlias = (
-    Ready | HoldFrom | Plan | Concurrency | Launch | Release | Form | Report | Pong
+    Ready | HoldFrom | Plan | Concurrency | Launch | Release | Form | Steps | Report | Pong
 )
 """Any line of the planner."""

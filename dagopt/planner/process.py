@@ -29,6 +29,8 @@ from dagopt.model.wire import (
     Ready,
     Report,
     ReportRequest,
+    Slices,
+    Steps,
     TaskSetSubmitted,
 )
 
@@ -63,7 +65,7 @@ def run(
     """
     controller: ApplicationController | None = None
     log: IO[bytes] | None = None
-    num_logged = (0, 0, 0)
+    num_logged: tuple[int, ...] = (0, 0, 0, 0)
     for line in lines:
         message = decode(line)
         answers: list[FromPlanner]
@@ -122,6 +124,8 @@ def answer(controller: ApplicationController, message: FromJvm, now_s: float) ->
         reason = f"not understood: {error}"
         if isinstance(message, GpuStage):
             return [Form(id=message.id, slices=[message.num_partitions], reason=reason)]
+        if isinstance(message, Slices):
+            return [Steps(id=message.id, end=True)]
         if not isinstance(message, TaskSetSubmitted):
             return []
         return [Plan(stage=message.stage, attempt=message.attempt, action="pass", reason=reason)]
@@ -133,6 +137,7 @@ def report_body(application: ApplicationController) -> dict[str, Any]:
     return {
         "decisions": [decision.to_dict() for decision in controller.decisions],
         "gpu_stages": [decision.to_dict() for decision in boundary.decisions],
+        "gpu_shifts": [shift.to_dict() for shift in boundary.shifts],
         "gpu_use": [use.to_dict() for use in boundary.uses],
         "task_sets": controller.num_task_sets,
         "recalculations": controller.num_recalculations,

@@ -13,6 +13,8 @@ than this release, so a missing field is shown as "-", and fields not known here
 ``gpu_use``       what their stages did with the GPUs: ``id`` of the form's decision, ``slice``,
                   ``num_tasks``, ``gpu_allocated_s``, ``gpu_busy_s``, ``gpu_idle_s``, ``cpu_s``,
                   ``bytes_across``
+``gpu_shifts``    the last 1,000 slices that went to their CPU-only form or were taken back, each with
+                  the fields of :class:`dagopt.controller.slices.ShiftDecision`
 ``task_sets``     task sets that the planner was told of
 ``idle_hold_s``   core-seconds in which a core had nothing to run while a task was held
 ``recalculations``  how often launches were planned anew
@@ -132,7 +134,7 @@ class Report:
 
     def _gpu_lines(self) -> list[str]:
         """One a GPU stage, with what the GPUs did in it, and what they did in all of them."""
-        uses = self._entries("gpu_use")
+        uses, shifts = self._entries("gpu_use"), self._entries("gpu_shifts")
         lines = []
         for one in self.gpu_stages:
             line = (
@@ -140,6 +142,9 @@ class Report:
                 f" {_cell(one, 'num_partitions')} partitions: {_cell(one, 'form')};"
                 f" {_cell(one, 'reason')}"
             )
+            shifted = [shift for shift in shifts if shift.get("id") == one.get("id")]
+            if shifted:
+                line += f"; {_shifts(shifted)}"
             own = [use for use in uses if use.get("id") == one.get("id")]
             lines.append(f"{line}; GPUs {_gpu_use(own)}" if own else line)
         if uses:
@@ -202,6 +207,15 @@ def _gpu_use(uses: Sequence[Mapping[str, Any]]) -> str:
         f"allocated {format_s(allocated_s)}; busy {format_s(busy_s)}, idle"
         f" {format_s(max(0.0, known_s - busy_s))} of {format_s(known_s)} in stages whose CPU"
         " operators ran apart"
+    )
+
+
+def _shifts(shifts: Sequence[Mapping[str, Any]]) -> str:
+    """``12 slices shifted to their CPU-only form, 1 taken back``."""
+    actions = [shift.get("action") for shift in shifts]
+    return (
+        f"{actions.count('shift')} slices shifted to their CPU-only form,"
+        f" {actions.count('take_back')} taken back"
     )
 
 

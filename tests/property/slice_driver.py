@@ -67,9 +67,12 @@ class SliceDriver:
     """From when to when other work takes how many CPU slots."""
     submit_s: float = 0.0
     """Seconds from the submission of a CPU-only form to its first task."""
+    unmeasured_s: float = 0.0
+    """Seconds of the operator's CPU form where the state does not know them before one slice ran so."""
 
     now_s: float = 0.0
     runs: list[Run] = field(default_factory=list)
+    """Those of a form that a slice was taken back from are not among them."""
     actions: list[tuple[float, Action]] = field(default_factory=list)
     most_ahead: int = 0
     """Most slices whose CPU part was submitted and whose GPU part was not."""
@@ -97,6 +100,15 @@ class SliceDriver:
                 self._running.remove(running)
                 running[2].running -= 1
                 self.state = task_ended(self.state, running[1])
+                if running[2].part == "cpu_only" and self.state.measures:
+                    self._measured()
+
+    def _measured(self) -> None:
+        slices = tuple(
+            replace(found, costs=replace(found.costs, cpu_only_s=self.unmeasured_s))
+            for found in self.state.slices
+        )
+        self.state = replace(self.state, slices=slices, measures=False)
 
     def _act(self) -> None:
         for _ in range(2 * len(self.state.slices) + 2):
@@ -115,7 +127,10 @@ class SliceDriver:
         self.state = applied(self.state, action)
         size = self.state.slices[action.index].num_partitions
         if action.kind == "take_back":
+            gone = (action.index, "cpu_only")
             self._stages = [stage for stage in self._stages if stage.index != action.index]
+            self._running = [found for found in self._running if (found[1], found[2].part) != gone]
+            self.runs = [run for run in self.runs if (run.index, run.part) != gone]
         elif action.kind == "start_cpu":
             self._stages.append(_Stage(action.index, "cpu", self.now_s, size, math.inf))
         elif action.kind == "start_gpu":
@@ -173,7 +188,8 @@ class SliceDriver:
         seconds = {
             "cpu": costs.cpu_s + before.write_s,
             "gpu": before.reading_task_s + costs.gpu_s,
-            "cpu_only": costs.cpu_s + (costs.cpu_only_s or 0.0),
+            "cpu_only": costs.cpu_s
+            + (self.unmeasured_s if costs.cpu_only_s is None else costs.cpu_only_s),
         }
         end_s = self.now_s + seconds[stage.part] * self.slowness[stage.index]
         stage.left -= 1

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from dagopt.cost.inserted_shuffle import ShuffleCost, ShuffleRates, Side, shuffle_cost
 from dagopt.cost.pipeline_makespan import (
     FormTime,
-    cpu_only_time,
     fused_time,
     sliced_time,
     split_time,
@@ -111,7 +110,6 @@ def closed_forms(
 ) -> list[FormTime]:
     return [
         fused_time(count, costs, slots),
-        cpu_only_time(count, replace(costs, cpu_only_s=costs.cpu_only_s or 0.0), slots),
         split_time(count, costs, slots, before=before),
         split_time(count, costs, slots, after=after),
         split_time(count, costs, slots, before=before, after=after),
@@ -264,7 +262,11 @@ settings_ = st.builds(
 )
 pipelines = st.builds(
     GpuPipeline, num_partitions=st.integers(0, 500), costs=st.none() | partition_costs
-)
+).map(lambda found: replace(found, has_cpu_form=_knows_cpu_form(found)))
+
+
+def _knows_cpu_form(pipeline: GpuPipeline) -> bool:
+    return pipeline.costs is not None and pipeline.costs.cpu_only_s is not None
 
 
 @given(pipelines, slots_(), shuffle_rates, settings_)
@@ -274,9 +276,9 @@ def test_there_is_a_form_with_a_reason_for_every_pipeline(
     found = choose_form(pipeline, slots, rates, settings)
     assert found.reason
     assert found == choose_form(pipeline, slots, rates, settings)
-    assert (found.num_slices > 1) is (found.form == "sliced")
+    assert (found.num_slices > 1) is (found.form in ("sliced", "shifting"))
     assert (found.num_probe_partitions > 0) is (found.form == "probe")
-    if found.form in ("fused", "cpu_only"):
+    if found.form == "fused":
         assert not found.boundary_before
         assert not found.boundary_after
     else:
@@ -312,7 +314,7 @@ def test_a_shuffle_that_costs_as_much_as_the_stage_is_not_inserted(
     pipeline = GpuPipeline(num_partitions=count, costs=costs)
     fused_s = fused_time(count, costs, slots).elapsed_s
     dear = replace(rates, stage_s=fused_s)
-    assert choose_form(pipeline, slots, dear, BoundarySettings()).form in ("fused", "cpu_only")
+    assert choose_form(pipeline, slots, dear, BoundarySettings()).form == "fused"
 
 
 @given(st.integers(1, 500), partition_costs, slots_(), shuffle_rates)

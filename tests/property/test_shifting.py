@@ -28,6 +28,7 @@ def drivers(draw: st.DrawFn, *, exact: bool = False) -> SliceDriver:
         output_bytes=0,
         cpu_only_s=draw(st.none() | quarters_s),
     )
+    measures = costs.cpu_only_s is None and not exact and draw(st.booleans())
     stage_s = draw(st.sampled_from((0.0, 0.25, 1.0)))
     state = ShiftingState(
         slices=new_slices(count, num_slices, costs),
@@ -35,6 +36,7 @@ def drivers(draw: st.DrawFn, *, exact: bool = False) -> SliceDriver:
         before=shuffle_cost("before", count, 0, slots, ShuffleRates(launch_s=0, stage_s=stage_s)),
         free_cpu_slots=slots.cores,
         free_gpus=slots.gpus,
+        measures=measures,
         max_slices_ahead=draw(st.integers(1, 3)),
     )
     if exact:
@@ -47,6 +49,7 @@ def drivers(draw: st.DrawFn, *, exact: bool = False) -> SliceDriver:
         draw(st.lists(slowness, min_size=num_slices, max_size=num_slices)),
         taken=[(at, at + long, num) for at, long, num in draw(st.lists(elsewhere, max_size=3))],
         submit_s=draw(st.sampled_from((0.0, 0.5, 2.0))),
+        unmeasured_s=draw(quarters_s) if measures else 0.0,
     )
 
 
@@ -56,12 +59,13 @@ def of_slice(runs: list[Run], index: int, part: str) -> list[Run]:
 
 @given(drivers())
 def test_every_partition_is_computed_exactly_once(driver: SliceDriver) -> None:
+    has_cpu_form = driver.state.measures or driver.state.slices[0].costs.cpu_only_s is not None
     runs = driver.run()
     for found in driver.state.slices:
         parts = [len(of_slice(runs, found.index, part)) for part in ("cpu", "gpu", "cpu_only")]
         both, shifted = [found.num_partitions] * 2 + [0], [0, 0, found.num_partitions]
         assert parts in (both, shifted)
-        if found.costs.cpu_only_s is None:
+        if not has_cpu_form:
             assert parts == both
 
 

@@ -20,8 +20,8 @@ from dagopt.cost.inserted_shuffle import ShuffleCost, ShuffleRates, shuffle_cost
 from dagopt.cost.pipeline_makespan import (
     Form,
     FormTime,
-    cpu_only_time,
     fused_time,
+    shifting_time,
     sliced_time,
     split_time,
 )
@@ -52,6 +52,9 @@ class BoundarySettings:
     max_slices: int = 16
     """Each slice is two stages more for the driver to plan, so not more of them than this."""
 
+    max_shifting_slices: int = 32
+    """... where slices are the unit of shifting, and start one after the other."""
+
     def __post_init__(self) -> None:
         if self.boundary not in ("auto", "always", "never"):
             raise InputError(f"boundary is '{self.boundary}': allowed is auto, always, never")
@@ -74,15 +77,18 @@ class BoundaryDecision:
     """With the numbers of the forms that lost."""
 
     num_slices: int = 1
-    """Above 1 in the form ``sliced`` only."""
+    """Above 1 in the forms ``sliced`` and ``shifting`` only."""
 
     max_cpu_tasks: int = 0
-    """In the form ``sliced``, CPU tasks that may run before one of a later slice than the first
+    """In these forms, CPU tasks that may run before one of a later slice than the first
     starts, so that GPU tasks find a CPU slot; 0 for any number."""
 
     num_probe_partitions: int = 0
     """In the form ``probe``, how many partitions run first, in split form between two inserted
     shuffles; then ask again for what is left. Else 0."""
+
+    num_measured: int = 0
+    """... as soon as so many GPU tasks have ended, which tell the costs. Else 0."""
 
     boundary_before: bool = False
     """Whether an inserted shuffle stands before the GPU part."""
@@ -129,8 +135,10 @@ def choose_form(
     after = shuffle_cost("after", count, costs.output_bytes, slots, rates)
     if not pipeline.sliceable:
         settings = replace(settings, max_slices=1)
-    considered = _considered(count, costs, slots, before, after, settings)
+    considered = _considered(pipeline, costs, slots, before, after, settings)
     chosen = _chosen(considered, costs, settings)
+    if pipeline.has_cpu_form and costs.cpu_only_s is None:
+        chosen = _measuring(chosen, considered, settings)
     return BoundaryDecision(
         form=chosen.form,
         reason="; ".join(
@@ -166,18 +174,17 @@ def slice_counts(num_partitions: int, slots: Slots, max_slices: int) -> list[int
 
 
 def _considered(
-    count: int,
+    pipeline: GpuPipeline,
     costs: PartitionCosts,
     slots: Slots,
     before: ShuffleCost,
     after: ShuffleCost,
     settings: BoundarySettings,
 ) -> tuple[FormTime, ...]:
+    count = pipeline.num_partitions
     forms = [fused_time(count, costs, slots)]
     if settings.boundary == "never":
         return tuple(forms)
-    if costs.cpu_only_s is not None:
-        forms.append(cpu_only_time(count, costs, slots))
     if costs.cpu_s > 0:
         forms.append(split_time(count, costs, slots, before=before))
     if costs.rest_s > 0:
@@ -192,6 +199,10 @@ def _considered(
             for num_slices in slice_counts(count, slots, settings.max_slices)
             for limit in (0, slots.cores_beside_gpus)
         )
+    num_slices = min(settings.max_shifting_slices, count // slots.gpu_tasks)
+    if pipeline.has_cpu_form and pipeline.sliceable and num_slices > 1:
+        shifting = shifting_time(count, costs, slots, before, after, num_slices=num_slices)
+        forms.extend([shifting] if shifting is not None else [])
     return tuple(forms)
 
 
@@ -216,11 +227,21 @@ def _chosen(
     return next(found for found in others if found.elapsed_s <= alike_s)
 
 
+def _measuring(
+    chosen: FormTime, considered: tuple[FormTime, ...], settings: BoundarySettings
+) -> FormTime:
+    """The form that shows what the CPU form costs, where GPUs will be waited for and it costs little."""
+    limit_s = chosen.elapsed_s * (1 + settings.min_gain_fraction)
+    return next(
+        (one for one in considered if one.form == "shifting" and one.elapsed_s <= limit_s), chosen
+    )
+
+
 def _is_clean(found: FormTime, costs: PartitionCosts) -> bool:
     """Whether its GPU tasks run no CPU operator, and there are GPU tasks."""
     front, behind = costs.cpu_s == 0, costs.rest_s == 0
     return (
-        found.form in ("split", "sliced")
+        found.form in ("split", "sliced", "shifting")
         and (front or found.boundary_before)
         and (behind or found.boundary_after)
     )
@@ -238,6 +259,8 @@ def _unmeasured(count: int, slots: Slots, settings: BoundarySettings) -> Boundar
             form="probe",
             reason=why,
             num_probe_partitions=size,
+            # The second ones of the workers that the first ones started, where there are as many.
+            num_measured=min(size, 2 * slots.gpu_tasks),
             boundary_before=True,
             boundary_after=True,
         )

@@ -5,7 +5,9 @@
 * CPU slots that feeding the GPUs does not need take slices in their CPU-only form, if the user gave
   one: from the far end of the queue, where the wait is longest, and only where that form ends
   first. That is where ``wait > CPU-only time - GPU time - shuffle cost``.
-* A shifted slice of which no task has started goes back when GPUs have nothing left to wait for.
+* A shifted slice goes back when GPUs have nothing left to wait for: if no task of it has started, or
+  if computing it all again on GPUs is predicted to take less than half of what is left of it.
+* One slice runs in its CPU-only form to measure that, where it was never measured.
 
 Whether to shift is asked only when slots are free, so a wrong estimate costs the slices that run.
 Who carries the actions out lets GPU tasks go before CPU tasks where both want a slot. Not modelled:
@@ -29,6 +31,13 @@ from dagopt.policy.boundary.slice_state import (
     applied,
 )
 from dagopt.units import format_s
+
+_SLOW = 2
+"""How many times as long what is left of a CPU-only form must take as the whole slice on idle GPUs,
+since how far its running tasks are is not known."""
+
+_MEASURE_WAITS = 2
+"""... a slice must have to wait as its GPU form takes, before its CPU-only form is measured."""
 
 _PREPARED: tuple[Phase, ...] = ("cpu_running", "cpu_done", "gpu_running")
 
@@ -70,14 +79,28 @@ def _start_gpu(state: ShiftingState) -> Action | None:
 
 
 def _take_back(state: ShiftingState) -> Action | None:
-    """Idle GPUs take a slice that was shifted and has not started."""
-    shifted = state.in_phase("shifted")
+    """Idle GPUs take a slice that was shifted and has not started, or will take long yet."""
     coming = _num_coming(state)
     idle = _idle_gpus(state)
+    slow = [found for found in state.in_phase("cpu_only_running") if _is_slow(state, found)]
+    shifted = [*state.in_phase("shifted"), *slow]
     if not shifted or coming >= idle:
         return None
     reason = f"{idle} GPUs idle, {coming} partitions on their way to them"
     return Action(kind="take_back", index=shifted[0].index, reason=reason)
+
+
+def _is_slow(state: ShiftingState, found: SliceState) -> bool:
+    """Whether a slice that runs in its CPU-only form would be done much sooner on idle GPUs."""
+    operator_s = found.costs.cpu_only_s
+    if operator_s is None:
+        return True
+    task_s = found.costs.cpu_s + operator_s
+    left_s = math.ceil(found.num_left / found.num_slots) * task_s
+    if found.running_s > math.ceil(found.num_partitions / found.num_slots) * task_s:
+        # It was taken to be over by now. What has run long is likely to run as long again.
+        left_s = max(left_s, found.running_s)
+    return left_s > _SLOW * (_ready_s(state, found) + _on_gpus_s(state, found))
 
 
 def _start_cpu(state: ShiftingState) -> Action | None:
@@ -107,15 +130,13 @@ def _shift(state: ShiftingState) -> Action | None:
     last = waiting[-1]
     operator_s = last.costs.cpu_only_s
     if operator_s is None:
-        return None
+        return _measure(state, last)
     if _num_coming(state) - last.num_partitions < _idle_gpus(state):
         return None
     num_slots = min(num_slots, last.num_partitions)
     # Its CPU part would run while it waits: with a wait that is too short for it, it is prepared.
     wait_s = _wait_s(state, last)
-    gpu_s = wait_s + math.ceil(last.num_partitions / state.slots.gpu_tasks) * _gpu_task_s(
-        state, last
-    )
+    gpu_s = wait_s + _on_gpus_s(state, last)
     cpu_s = math.ceil(last.num_partitions / num_slots) * (last.costs.cpu_s + operator_s)
     if gpu_s <= cpu_s:
         return None
@@ -124,6 +145,18 @@ def _shift(state: ShiftingState) -> Action | None:
         f" CPU-only form {format_s(cpu_s)} in {num_slots} spare CPU slots"
     )
     return Action(kind="shift", index=last.index, num_slots=num_slots, reason=reason)
+
+
+def _measure(state: ShiftingState, last: SliceState) -> Action | None:
+    """The last slice is shifted to see how long its CPU-only form takes, if it has to wait anyway."""
+    if not state.measures or state.in_phase("shifted", "cpu_only_running"):
+        return None
+    wait_s = _wait_s(state, last)
+    enough_s = _MEASURE_WAITS * (_ready_s(state, last) + _on_gpus_s(state, last))
+    if wait_s < enough_s:
+        return None
+    reason = f"GPU form with a wait of {format_s(wait_s)}; its CPU-only form is measured"
+    return Action(kind="shift", index=last.index, num_slots=1, reason=reason)
 
 
 #: GPUs first, and nothing is shifted before the CPU parts that feed them have their slots.
@@ -145,20 +178,12 @@ def _spare_slots(state: ShiftingState) -> int:
 
 
 def _lendable_slots(state: ShiftingState) -> int:
-    """CPU slots that neither running GPU tasks nor feeding them needs, below 0 where CPUs lack."""
-    beside_gpus = math.floor(state.slots.free_cores(0, state.slots.gpu_tasks))
-    return beside_gpus - _feeding_slots(state)
-
-
-def _feeding_slots(state: ShiftingState) -> int:
-    """CPU slots that prepare partitions somewhat faster than the GPUs use them up, 0 to all."""
+    """CPU slots that neither running GPU tasks nor feeding them needs, >= 0."""
     to_prepare = state.in_phase("waiting", "cpu_running")
     if not to_prepare:
-        return 0
-    cpu_s, gpu_s = _cpu_task_s(state, to_prepare[0]), _gpu_task_s(state, to_prepare[0])
-    most = state.slots.cores
-    needed = state.slots.gpu_tasks * cpu_s / gpu_s if gpu_s > 0 else math.inf
-    return math.floor(needed) + 1 if needed < most else most
+        return math.floor(state.slots.free_cores(0, state.slots.gpu_tasks))
+    first = to_prepare[0]
+    return state.slots.lendable(_cpu_task_s(state, first), _gpu_task_s(state, first))
 
 
 def _enough_s(state: ShiftingState, found: SliceState) -> float:
@@ -169,7 +194,7 @@ def _enough_s(state: ShiftingState, found: SliceState) -> float:
     """
     gpu_task_s = _gpu_task_s(state, found)
     enough_s = _ready_s(state, found) + gpu_task_s
-    if found.costs.cpu_only_s is None or _lendable_slots(state) < 1:
+    if (found.costs.cpu_only_s is None and not state.measures) or _lendable_slots(state) < 1:
         slice_s = found.num_partitions * gpu_task_s / state.slots.gpu_tasks
         enough_s += state.max_slices_ahead * slice_s
     return enough_s
@@ -193,6 +218,12 @@ def _cpu_task_s(state: ShiftingState, found: SliceState) -> float:
 
 def _gpu_task_s(state: ShiftingState, found: SliceState) -> float:
     return state.before.reading_task_s + found.costs.gpu_s
+
+
+def _on_gpus_s(state: ShiftingState, found: SliceState) -> float:
+    """Seconds of the slice's GPU part, with all GPUs to itself."""
+    waves = math.ceil(found.num_partitions / state.slots.gpu_tasks)
+    return waves * _gpu_task_s(state, found)
 
 
 def _wait_s(state: ShiftingState, found: SliceState) -> float:

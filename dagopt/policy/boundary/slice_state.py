@@ -5,10 +5,10 @@ inserted shuffle between them, or, shifted, its CPU-only form runs as one stage 
 
     waiting --start_cpu--> cpu_running --> cpu_done --start_gpu--> gpu_running --> done
     waiting --shift-----> shifted --> cpu_only_running --> done
-    shifted --take_back-> waiting
+    shifted, cpu_only_running --take_back-> waiting
 
-There is one way into ``done`` and none out of it, and a slice that has begun in one form cannot
-begin in the other: this is what computes each slice exactly once. Driver and simulation change the
+There is one way into ``done`` and none out of it, and a slice is in one form at a time: what it
+computed in a form that it was taken back from is never read. So each partition is in the result once. Driver and simulation change the
 state through the functions below only.
 """
 
@@ -31,11 +31,11 @@ until its first task starts."""
 
 ActionKind: TypeAlias = Literal["start_cpu", "start_gpu", "shift", "take_back"]
 
-_AFTER_ACTION: dict[ActionKind, tuple[Phase, Phase]] = {
-    "start_cpu": ("waiting", "cpu_running"),
-    "start_gpu": ("cpu_done", "gpu_running"),
-    "shift": ("waiting", "shifted"),
-    "take_back": ("shifted", "waiting"),
+_AFTER_ACTION: dict[ActionKind, tuple[tuple[Phase, ...], Phase]] = {
+    "start_cpu": (("waiting",), "cpu_running"),
+    "start_gpu": (("cpu_done",), "gpu_running"),
+    "shift": (("waiting",), "shifted"),
+    "take_back": (("shifted", "cpu_only_running"), "waiting"),
 }
 _AFTER_LAST_TASK: dict[Phase, Phase] = {
     "cpu_running": "cpu_done",
@@ -50,7 +50,7 @@ class Action:
 
     kind: ActionKind
     """``start_cpu`` and ``start_gpu`` submit the slice's CPU or GPU part, ``shift`` its CPU-only
-    form, and ``take_back`` withdraws that form, of which no task has started."""
+    form, and ``take_back`` withdraws that form."""
 
     index: int
     """Of the slice."""
@@ -82,6 +82,9 @@ class SliceState:
     num_slots: int = 0
     """Tasks of its CPU-only form that may run at once, while it is shifted or runs there; else 0."""
 
+    running_s: float = 0.0
+    """Seconds since the first task of its CPU-only form started; 0 where none has, or not known."""
+
     def __post_init__(self) -> None:
         if self.num_partitions < 1 or not 0 <= self.num_left <= self.num_partitions:
             raise InputError(
@@ -108,6 +111,9 @@ class ShiftingState:
 
     free_gpus: int
     """GPUs that no submitted task holds or waits for, 0 to ``slots.gpus``."""
+
+    measures: bool = False
+    """Whether there is a CPU-only form whose cost was never measured, and is to be."""
 
     max_slices_ahead: int = 1
     """Slices that may be prepared beyond those that keep the GPUs busy, at least 1, where no slice
@@ -152,9 +158,9 @@ def applied(state: ShiftingState, action: Action) -> ShiftingState:
     """
     found = state.slices[action.index]
     needed, phase = _AFTER_ACTION[action.kind]
-    if found.phase != needed:
+    if found.phase not in needed:
         raise InputError(
-            f"{action.kind} of slice {found.index}: it is {found.phase}, must be {needed}"
+            f"{action.kind} of slice {found.index}: it is {found.phase}, must be {' or '.join(needed)}"
         )
     starts = phase in ("cpu_running", "gpu_running")
     after = replace(
@@ -162,6 +168,7 @@ def applied(state: ShiftingState, action: Action) -> ShiftingState:
         phase=phase,
         num_left=found.num_partitions if starts else 0,
         num_slots=action.num_slots,
+        running_s=0.0,
     )
     cpu_slots, gpus = state.free_cpu_slots, state.free_gpus
     if action.kind == "start_gpu":

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dagopt.cost.inserted_shuffle import ShuffleCost, ShuffleRates, shuffle_cost
-from dagopt.cost.pipeline_makespan import cpu_only_time, fused_time, sliced_time, split_time
+from dagopt.cost.pipeline_makespan import fused_time, shifting_time, sliced_time, split_time
 from dagopt.cost.slice_schedule import last_gpu_end_s, slice_sizes
 from dagopt.errors import InputError
 from dagopt.model.pipeline import PartitionCosts, Slots
@@ -61,12 +61,20 @@ def test_cpu_operators_behind_the_gpu_run_in_its_tasks_or_behind_a_second_shuffl
     assert both.gpu_busy_s == both.gpu_allocated_s
 
 
-def test_the_cpu_only_form_has_all_cpu_slots() -> None:
-    found = cpu_only_time(16, replace(COSTS, rest_s=2.0, cpu_only_s=5.0), SLOTS)
-    assert (found.elapsed_s, found.gpu_allocated_s) == (2 * (3 + 5 + 2), 0.0)
-    with pytest.raises(InputError) as caught:
-        cpu_only_time(16, COSTS, SLOTS)
-    assert str(caught.value) == "cpu_only_s is None, must be known for the CPU-only form"
+def test_lent_cpu_slots_work_beside_the_gpus() -> None:
+    before, after = barrier(1.0), barrier(2.0)
+    # Three slots feed two GPUs of 1 s with 1 s of CPU work, three of the six beside them are lent.
+    costs = replace(COSTS, cpu_s=1.0, cpu_only_s=5.0)
+    found = shifting_time(16, costs, SLOTS, before, after, num_slices=8)
+    assert found is not None
+    # Three in a wave of 6 s, thirteen on the GPUs by 2 + 7 s, and then the stage behind.
+    assert found.elapsed_s == 2.0 + 7.0 + 2.0
+    assert (found.gpu_allocated_s, found.num_slices, found.max_cpu_tasks) == (13.0, 8, 6)
+    unknown = shifting_time(16, replace(costs, cpu_only_s=None), SLOTS, before, after, num_slices=8)
+    assert unknown is not None
+    assert unknown.elapsed_s == 2.0 + 8.0 + 2.0
+    # All slots are needed to feed the GPUs.
+    assert shifting_time(16, COSTS, SLOTS, before, after, num_slices=8) is None
 
 
 def test_gpu_tasks_wait_for_the_cpu_slots_that_they_need() -> None:
@@ -131,19 +139,19 @@ def test_forms_have_names() -> None:
     costs = replace(COSTS, cpu_only_s=1.0)
     found = [
         fused_time(16, costs, SLOTS),
-        cpu_only_time(16, costs, SLOTS),
         split_time(16, costs, SLOTS, before=before),
         split_time(16, costs, SLOTS, after=after),
         split_time(16, costs, SLOTS, before=before, after=after),
         sliced_time(16, costs, SLOTS, before, after, num_slices=4),
+        shifting_time(16, replace(costs, cpu_s=1.0), SLOTS, before, after, num_slices=4),
     ]
     assert [str(form) for form in found] == [
         "fused 32.0 s",
-        "CPU only 8.00 s",
         "split before 15.0 s",
         "split after 34.0 s",
         "split before and after 17.0 s",
         "sliced in 4 16.0 s",
+        "shifting 4 slices 8.00 s",
     ]
 
 

@@ -149,6 +149,7 @@ def test_a_report_is_answered_with_its_number() -> None:
     assert out[1]["body"] == {
         "decisions": [],
         "gpu_stages": [],
+        "gpu_shifts": [],
         "gpu_use": [],
         "task_sets": 0,
         "recalculations": 0,

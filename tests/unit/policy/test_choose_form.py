@@ -109,10 +109,35 @@ def test_cpu_operators_behind_the_gpu_get_a_boundary_of_their_own_where_that_is_
     assert (behind.boundary_before, behind.boundary_after, behind.predicted_s) == (False, True, 13)
 
 
-def test_the_cpu_only_form_is_chosen_where_gpus_are_the_slower_way() -> None:
-    decision = decided(replace(COSTS, cpu_only_s=2.0))
-    assert (decision.form, decision.predicted_s) == ("cpu_only", 10.0)
-    assert decided(replace(COSTS, cpu_only_s=50.0)).form == "sliced"
+def with_cpu_form(costs: PartitionCosts, count: int = 64) -> BoundaryDecision:
+    pipeline = GpuPipeline(num_partitions=count, costs=costs, has_cpu_form=True)
+    return choose_form(pipeline, SLOTS, ShuffleRates(launch_s=0.0, stage_s=0.0), BoundarySettings())
+
+
+def test_slices_shift_where_cpu_slots_can_be_lent_to_the_cpu_form() -> None:
+    costs = PartitionCosts(cpu_s=0.5, gpu_s=2.0, input_bytes=0, output_bytes=0, cpu_only_s=7.5)
+    found = with_cpu_form(costs)
+    # Of six slots beside the GPUs one feeds them; five do 5 partitions in 8 s, the GPUs 8.
+    assert found.form == "shifting"
+    assert (found.num_slices, found.max_cpu_tasks) == (32, 6)
+    assert (found.boundary_before, found.boundary_after) == (True, True)
+    assert found.predicted_s == pytest.approx(0.5 + 40.0)
+    # With CPU work that takes all of them there is none to lend.
+    assert with_cpu_form(replace(costs, cpu_s=6.0)).form == "sliced"
+
+
+def test_what_the_cpu_form_costs_is_found_out_where_that_is_cheap() -> None:
+    costs = PartitionCosts(cpu_s=0.5, gpu_s=2.0, input_bytes=0, output_bytes=0)
+    assert with_cpu_form(costs).form == "shifting"
+    without = GpuPipeline(num_partitions=64, costs=costs)
+    assert decided_form(without) != "shifting"
+    # As many partitions as GPUs have no wait that it could shorten.
+    assert with_cpu_form(costs, count=2).form != "shifting"
+
+
+def decided_form(pipeline: GpuPipeline) -> str:
+    rates = ShuffleRates(launch_s=0.0, stage_s=0.0)
+    return choose_form(pipeline, SLOTS, rates, BoundarySettings()).form
 
 
 def test_a_stage_without_cpu_work_has_nothing_to_cut() -> None:

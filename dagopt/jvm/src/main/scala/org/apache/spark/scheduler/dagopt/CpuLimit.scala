@@ -17,24 +17,39 @@ import org.apache.spark.scheduler.{ShuffleMapStage, TaskSchedulerImpl, TaskSetMa
 private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
   import CpuLimit._
 
-  private val byShuffle = new Bounded[Int, Stages](Most)
+  private val byShuffle = new Bounded[Int, Watched](Most)
   private val byForm = new Bounded[Long, Stages](Most)
   /** Whether a task set is followed. Read without the lock: most applications never have one. */
   @volatile private var follows = false
 
-  /** The stage that writes `shuffle` is the CPU stage of a slice. */
-  def watch(form: Long, shuffle: Int, maxTasks: Int): Unit = scheduler.synchronized {
-    byShuffle.put(shuffle, byForm.computeIfAbsent(form, _ => new Stages(maxTasks)))
+  /**
+   * The stage that writes `shuffle` is the CPU stage of a slice.
+   *
+   * @param maxTasks of all of the form that may be active
+   * @param most of this one that may be
+   */
+  def watch(form: Long, shuffle: Int, maxTasks: Int, most: Int = Int.MaxValue): Unit = scheduler.synchronized {
+    byShuffle.put(shuffle, Watched(shuffle, byForm.computeIfAbsent(form, _ => new Stages(maxTasks)), most))
+  }
+
+  /** Whether a task of the stage that writes `shuffle` is running, or has ended. */
+  def hasStarted(shuffle: Int): Boolean = scheduler.synchronized {
+    val watched = byShuffle.get(shuffle)
+    watched == null || watched.stages.sets.exists { set =>
+      set.shuffle == shuffle && (set.manager.runningTasks > 0 || set.manager.tasksSuccessful > 0)
+    }
   }
 
   /** Whether it takes care of this task set. Spark's scheduling thread. */
   def took(manager: TaskSetManager): Boolean = scheduler.synchronized {
-    val stages = if (byShuffle.isEmpty || manager.taskSet.stageAttemptId > 0) null else stagesOf(manager)
-    if (stages == null) false
+    val watched = if (byShuffle.isEmpty || manager.taskSet.stageAttemptId > 0) null else watchedOf(manager)
+    if (watched == null) false
     else {
-      val isFirst = !stages.began
+      val stages = watched.stages
+      val isFirst = !stages.began && watched.most >= manager.numTasks
       if (!isFirst) PendingLists.take(manager.pendingTasks)
-      stages.sets :+= new Limited(manager, if (isFirst) Array.empty else Array.range(0, manager.numTasks))
+      val waiting = if (isFirst) Array.empty[Int] else Array.range(0, manager.numTasks)
+      stages.sets :+= new Limited(manager, watched.shuffle, watched.most, waiting)
       stages.began = true
       follows = true
       stages.refill()
@@ -42,7 +57,7 @@ private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
     }
   }
 
-  private def stagesOf(manager: TaskSetManager): Stages =
+  private def watchedOf(manager: TaskSetManager): Watched =
     scheduler.dagScheduler.stageIdToStage.get(manager.stageId) match {
       case Some(stage: ShuffleMapStage) => byShuffle.get(stage.shuffleDep.shuffleId)
       case _ => null
@@ -61,7 +76,7 @@ private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
 
   /** Dagopt is off: all tasks are Spark's. */
   def releaseAll(): Unit = revive(scheduler.synchronized {
-    byForm.values.forEach(_.maxTasks = Int.MaxValue)
+    byForm.values.forEach(_.limitNothing())
     byShuffle.clear()
     true
   })
@@ -72,8 +87,12 @@ private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
 private[dagopt] object CpuLimit {
   private val Most = 1000
 
+  /** A shuffle whose stage is the CPU stage of a slice, of which so many tasks may be active. */
+  private final case class Watched(shuffle: Int, stages: Stages, most: Int)
+
   /** A task set, and its tasks that are not pending yet. */
-  private final class Limited(val manager: TaskSetManager, var waiting: Array[Int]) {
+  private final class Limited(
+      val manager: TaskSetManager, val shuffle: Int, var most: Int, var waiting: Array[Int]) {
     def active: Int = manager.numTasks - manager.tasksSuccessful - waiting.length
   }
 
@@ -83,12 +102,17 @@ private[dagopt] object CpuLimit {
     /** Its first CPU stage was submitted, of which any number of tasks may run. */
     var began = false
 
+    def limitNothing(): Unit = {
+      maxTasks = Int.MaxValue
+      sets.foreach(_.most = Int.MaxValue)
+    }
+
     def refill(): Boolean = {
       sets = sets.filterNot(_.manager.isZombie)
       var room = maxTasks - sets.map(_.active).sum
       var any = false
       sets.foreach { set =>
-        val next = set.waiting.take(room)
+        val next = set.waiting.take(math.min(room, set.most - set.active))
         if (next.nonEmpty) {
           set.waiting = set.waiting.drop(next.length)
           PendingLists.add(set.manager, next)

@@ -103,7 +103,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   private def heard(answer: Answer): Unit = answer match {
     case Answer.Report(id, body) => reports.arrived(id, body)
     case Answer.Pong(_) =>
-    case form: Answer.Form => gpuStages.arrived(form)
+    case answer: ForStage => gpuStages.arrived(answer)
     case other => early.synchronized { if (opens) gate.answer(other) else early.add(other) }
   }
 

@@ -1,7 +1,7 @@
 package org.apache.spark.scheduler.dagopt
 
 import java.util.{Map => JMap}
-import java.util.concurrent.{ConcurrentHashMap, CountDownLatch, TimeUnit}
+import java.util.concurrent.{CompletableFuture, ConcurrentHashMap}
 
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.scheduler.{StageInfo, TaskInfo}
@@ -70,46 +70,53 @@ private[dagopt] object TaskSums {
  *
  * @param cpusOf what a task of the resource profile with this id takes
  *
- * '''Threads.''' `watch` and `await` on those that plan queries, the rest on the listener bus.
+ * '''Threads.''' `watch` and `measured` on those that plan queries, the rest on the listener bus.
  */
 private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Double) {
-  private final class Slice(val id: Long, val slice: Int, val parts: GpuParts) {
+  /** @param tellAfter how many GPU tasks are told of before the others have ended; 0 for none */
+  private final class Slice(val id: Long, val slice: Int, val parts: GpuParts, val tellAfter: Int) {
     /** Since they were last told: an RDD may be computed by several jobs. */
     var cpu = new TaskSums
     var gpu = new TaskSums
     var rest = new TaskSums
+    var cpuOnly = new TaskSums
   }
 
   private final case class Watched(cpus: Double, sums: Seq[(Slice, TaskSums)])
 
   private val byShuffle = new Bounded[Int, Slice](GpuMeter.Most)
   private val byRdd = new Bounded[Int, Slice](GpuMeter.Most)
+  private val byCpuOnly = new Bounded[Int, Slice](GpuMeter.Most)
   private val byBehind = new Bounded[Int, Slice](GpuMeter.Most)
   private val byStage = new Bounded[Int, Watched](GpuMeter.Most)
-  private val told = new ConcurrentHashMap[Long, CountDownLatch]()
+  private val told = new ConcurrentHashMap[Long, CompletableFuture[Unit]]()
 
-  def watch(id: Long, slice: Int, parts: GpuParts): Unit = synchronized {
-    val watched = new Slice(id, slice, parts)
+  def watch(form: GpuForm, slice: Int, parts: GpuParts): Unit = synchronized {
+    val watched = new Slice(form.id, slice, parts, form.measureTasks)
     if (parts.before >= 0) byShuffle.put(parts.before, watched)
     byRdd.put(parts.gpuRdd, watched)
     if (parts.behind >= 0) byBehind.put(parts.behind, watched)
-    told.put(id, new CountDownLatch(1))
+    if (form.askAgain) told.put(form.id, new CompletableFuture[Unit]())
     if (told.size > GpuMeter.Most) told.clear()
   }
 
-  def await(id: Long, timeoutMs: Long): Unit = {
-    val latch = told.get(id)
-    if (latch != null) latch.await(timeoutMs, TimeUnit.MILLISECONDS)
+  def watchCpuOnly(id: Long, slice: Int, shuffle: Int): Unit = synchronized {
+    byCpuOnly.put(shuffle, new Slice(id, slice, GpuMeter.NoParts, tellAfter = 0))
   }
+
+  /** When what a slice took was told, of a form that asks again. */
+  def measured(id: Long): CompletableFuture[Unit] = told.getOrDefault(id, CompletableFuture.completedFuture(()))
 
   /** A stage may be the GPU part of one operator, or what follows it, and the CPU part of the next one. */
   def submitted(stage: StageInfo): Unit = synchronized {
     if (!byRdd.isEmpty) {
       val cpuOf = stage.shuffleDepId.flatMap(shuffle => Option(byShuffle.get(shuffle)))
+      val cpuOnlyOf = stage.shuffleDepId.flatMap(shuffle => Option(byCpuOnly.get(shuffle)))
       val gpuOf = first(stage, byRdd)
       // Other rows may be read in the same stage; then its tasks tell nothing.
       val restOf = first(stage, byBehind).filter(_.parts.total == stage.numTasks)
-      val sums = cpuOf.map(of => (of, of.cpu)) ++ gpuOf.map(of => (of, of.gpu)) ++ restOf.map(of => (of, of.rest))
+      val sums = cpuOf.map(of => (of, of.cpu)) ++ gpuOf.map(of => (of, of.gpu)) ++ restOf.map(of => (of, of.rest)) ++
+        cpuOnlyOf.map(of => (of, of.cpuOnly))
       if (sums.nonEmpty) byStage.put(stage.stageId, Watched(cpusOf(stage.resourceProfileId), sums.toSeq))
     }
   }
@@ -120,7 +127,10 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Dou
   def taskEnded(stage: Int, info: TaskInfo, metrics: TaskMetrics): Unit = synchronized {
     val found = byStage.get(stage)
     if (found != null && info.successful && metrics != null) {
-      found.sums.foreach { case (_, sums) => sums.add(info, metrics, found.cpus) }
+      found.sums.foreach { case (slice, sums) =>
+        sums.add(info, metrics, found.cpus)
+        if ((sums eq slice.gpu) && sums.tasks == slice.tellAfter) tell(slice, partial = true)
+      }
     }
   }
 
@@ -131,16 +141,24 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Dou
         planner.send(Messages.restDone(slice.id, sums))
         slice.rest = new TaskSums
       } else if (sums eq slice.gpu) {
-        planner.send(Messages.sliceDone(slice.id, slice.slice, slice.parts, slice.cpu, slice.gpu))
+        tell(slice, partial = false)
         slice.cpu = new TaskSums
         slice.gpu = new TaskSums
-        val latch = told.remove(slice.id)
-        if (latch != null) latch.countDown()
+      } else if (sums eq slice.cpuOnly) {
+        planner.send(Messages.cpuOnlyDone(slice.id, slice.slice, sums))
+        slice.cpuOnly = new TaskSums
       }
     }
+  }
+
+  private def tell(slice: Slice, partial: Boolean): Unit = {
+    planner.send(Messages.sliceDone(slice.id, slice.slice, slice.parts, slice.cpu, slice.gpu, partial))
+    val waiting = told.remove(slice.id)
+    if (waiting != null) waiting.complete(())
   }
 }
 
 private[dagopt] object GpuMeter {
   private val Most = 10000
+  private val NoParts = GpuParts(-1, -1, -1, -1, 0)
 }

@@ -122,29 +122,58 @@ private[dagopt] object Messages {
       boundary: String,
       preview: Boolean): Array[Byte] =
     Wire.line("gpu_stage", 1024) { json =>
-      val requests = asked.profile.taskResources
-      val cpus = GpuStages.cpusOf(asked.profile, defaultCpus)
       json.writeNumberField("time_ms", System.currentTimeMillis())
       json.writeNumberField("id", id)
       json.writeStringField("signature", asked.signature)
       json.writeStringField("name", asked.name)
       json.writeNumberField("num_partitions", asked.numPartitions)
-      json.writeNumberField("cores", executors.cores)
-      // The scarcest of the resources that a task asks for.
-      val slots = (requests - ResourceProfile.CPUS).values.map(r => executors.slots(r.resourceName, r.amount))
-      json.writeNumberField("gpus", if (slots.isEmpty) 0 else slots.min)
-      json.writeNumberField("cpus_per_task", cpus / defaultCpus)
-      json.writeNumberField("num_hosts", executors.numHosts)
+      room(json, asked.profile, executors, defaultCpus)
       Wire.strings(json, "above", asked.follows)
       json.writeBooleanField("limited", asked.limited)
       json.writeBooleanField("sliceable", asked.sliceable)
       json.writeStringField("boundary", asked.setting.getOrElse(boundary))
       json.writeBooleanField("must_split", asked.mustSplit)
+      json.writeBooleanField("has_cpu_form", asked.hasCpuForm)
       json.writeBooleanField("act", acts)
       json.writeBooleanField("preview", preview)
     }
 
-  def sliceDone(id: Long, slice: Int, parts: GpuParts, cpu: TaskSums, gpu: TaskSums): Array[Byte] =
+  /** For how many of its tasks there is room on all executors. */
+  private def room(
+      json: JsonGenerator, profile: ResourceProfile, executors: ExecutorTable, defaultCpus: Double): Unit = {
+    json.writeNumberField("cores", executors.cores)
+    // The scarcest of the resources that a task asks for.
+    val slots = (profile.taskResources - ResourceProfile.CPUS).values
+      .map(r => executors.slots(r.resourceName, r.amount))
+    json.writeNumberField("gpus", if (slots.isEmpty) 0 else slots.min)
+    json.writeNumberField("cpus_per_task", GpuStages.cpusOf(profile, defaultCpus) / defaultCpus)
+    json.writeNumberField("num_hosts", executors.numHosts)
+  }
+
+  /** Where the slices of a GPU stage stand. */
+  def slices(
+      id: Long, states: Seq[SliceState], profile: ResourceProfile, executors: ExecutorTable, defaultCpus: Double)
+      : Array[Byte] = Wire.line("slices", 1024) { json =>
+    json.writeNumberField("time_ms", System.currentTimeMillis())
+    json.writeNumberField("id", id)
+    room(json, profile, executors, defaultCpus)
+    Wire.ints(json, "sizes", states.map(_.size).toArray)
+    Wire.strings(json, "phases", states.map(_.phase))
+    Wire.ints(json, "left", states.map(_.left).toArray)
+    Wire.ints(json, "slots", states.map(_.slots).toArray)
+    Wire.ints(json, "running_ms", states.map(_.runningMs).toArray)
+  }
+
+  def cpuOnlyDone(id: Long, slice: Int, cpuOnly: TaskSums): Array[Byte] = Wire.line("cpu_only_done", 256) { json =>
+    json.writeNumberField("time_ms", System.currentTimeMillis())
+    json.writeNumberField("id", id)
+    json.writeNumberField("slice", slice)
+    sums(json, "cpu_only", cpuOnly)
+  }
+
+  /** @param partial whether the stage still runs */
+  def sliceDone(
+      id: Long, slice: Int, parts: GpuParts, cpu: TaskSums, gpu: TaskSums, partial: Boolean): Array[Byte] =
     Wire.line("slice_done", 512) { json =>
       json.writeNumberField("time_ms", System.currentTimeMillis())
       json.writeNumberField("id", id)
@@ -153,6 +182,7 @@ private[dagopt] object Messages {
       json.writeBooleanField("boundary_after", parts.after >= 0)
       sums(json, "cpu", cpu)
       sums(json, "gpu", gpu)
+      json.writeBooleanField("partial", partial)
     }
 
   /** The stage behind the GPU stages of an operator has completed. */

@@ -31,10 +31,18 @@ private[dagopt] object Answer {
    * @param body in answer to a preview, what there is to show; else null
    */
   final case class Form(
-      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, maxCpuTasks: Int,
-      body: JsonNode)
-      extends Answer
+      id: Long, slices: Array[Int], before: Boolean, after: Boolean, askAgain: Boolean, measureTasks: Int,
+      stepwise: Boolean, maxCpuTasks: Int, body: JsonNode)
+      extends Answer with ForStage
+  /** Numbers of slices, in the order in which they are to be started. */
+  final case class Steps(
+      id: Long, takeBack: Array[Int], startGpu: Array[Int], startCpu: Array[Int], shift: Array[Int],
+      shiftSlots: Array[Int], end: Boolean)
+      extends Answer with ForStage
 }
+
+/** What the thread that plans a GPU stage waits for. */
+private[dagopt] sealed trait ForStage { def id: Long }
 
 /** A task set: a stage and its attempt. */
 private[dagopt] final case class SetKey(stage: Int, attempt: Int) {
@@ -117,18 +125,22 @@ private[dagopt] object Wire {
       case "ready" => Answer.Ready
       case "hold_from" => Answer.HoldFrom(fields.int("num_tasks"))
       case "pong" => Answer.Pong(fields.whole("seq"))
-      case "plan" => Answer.Plan(fields.key, fields.text("action"), fields.perCore, fields.order,
+      case "plan" => Answer.Plan(fields.key, fields.text("action"), fields.perCore,
+        fields.intsOr("order", null),
         fields.textOr("reason", ""))
       case "concurrency" => Answer.Concurrency(fields.key, fields.perCore)
       case "launch" =>
         val delayMs = fields.number("delay_ms")
         if (delayMs < 0) throw new Nonsense(s"delay_ms is $delayMs, expected 0 or more")
-        Answer.Launch(fields.key, fields.int("group"), fields.tasks, fields.textOr("executor", null),
+        Answer.Launch(fields.key, fields.int("group"), fields.ints("tasks"), fields.textOr("executor", null),
           math.ceil(delayMs).toLong)
       case "release" => Answer.Release(fields.key, fields.textOr("reason", ""))
       case "report" => Answer.Report(fields.whole("id"), fields.body)
-      case "form" => Answer.Form(fields.whole("id"), fields.sizes, fields.flag("boundary_before"),
-        fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("max_cpu_tasks", 0), fields.body)
+      case "form" => Answer.Form(fields.whole("id"), fields.ints("slices"), fields.flag("boundary_before"),
+        fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("measure_tasks", 0),
+        fields.flag("stepwise"), fields.intOr("max_cpu_tasks", 0), fields.body)
+      case "steps" => Answer.Steps(fields.whole("id"), fields.ints("take_back"), fields.ints("start_gpu"),
+        fields.ints("start_cpu"), fields.ints("shift"), fields.ints("shift_slots"), fields.flag("end"))
       case other => throw new Nonsense(s"message type '$other'")
     }
   }
@@ -139,9 +151,7 @@ private[dagopt] object Wire {
   /** The fields of one message. The absence of one that is asked for is nonsense. */
   private final class Fields {
     val scalars = new java.util.HashMap[String, Any]()
-    var order: Array[Int] = _
-    var launched: Array[Int] = _
-    var slices: Array[Int] = _
+    val lists = new java.util.HashMap[String, Array[Int]]()
     var body: JsonNode = _
 
     private def bad(name: String, expected: String): Nothing =
@@ -176,9 +186,15 @@ private[dagopt] object Wire {
       case b: Boolean => b
       case _ => bad(name, "true or false")
     }
-    def sizes: Array[Int] = if (slices == null) bad("slices", "a list of numbers of partitions") else slices
-    def tasks: Array[Int] = if (launched == null) bad("tasks", "a list of tasks") else launched
+    def intsOr(name: String, default: Array[Int]): Array[Int] = lists.getOrDefault(name, default)
+    def ints(name: String): Array[Int] = intsOr(name, null) match {
+      case null => bad(name, "a list of whole numbers")
+      case values => values
+    }
   }
+
+  private val Lists =
+    Set("order", "tasks", "slices", "take_back", "start_gpu", "start_cpu", "shift", "shift_slots")
 
   private def read(json: JsonParser): Fields = {
     val fields = new Fields
@@ -186,9 +202,7 @@ private[dagopt] object Wire {
     while (json.nextToken() == JsonToken.FIELD_NAME) {
       val name = json.getText
       json.nextToken() match {
-        case JsonToken.START_ARRAY if name == "order" => fields.order = intArray(json, name)
-        case JsonToken.START_ARRAY if name == "tasks" => fields.launched = intArray(json, name)
-        case JsonToken.START_ARRAY if name == "slices" => fields.slices = intArray(json, name)
+        case JsonToken.START_ARRAY if Lists.contains(name) => fields.lists.put(name, intArray(json, name))
         case JsonToken.START_OBJECT if name == "body" => fields.body = mapper.readTree[JsonNode](json)
         case JsonToken.START_ARRAY | JsonToken.START_OBJECT => json.skipChildren()
         case JsonToken.VALUE_NUMBER_INT => fields.scalars.put(name, json.getLongValue)

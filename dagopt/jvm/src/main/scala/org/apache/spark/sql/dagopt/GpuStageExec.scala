@@ -1,7 +1,11 @@
 package org.apache.spark.sql.dagopt
 
-import scala.collection.mutable
+import java.util.concurrent.CompletableFuture
 
+import scala.collection.mutable
+import scala.util.Failure
+
+import org.apache.spark.FutureAction
 import org.apache.spark.rdd.{RDD, UnionRDD}
 import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuStages}
@@ -10,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortO
 import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning, UnknownPartitioning}
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.util.ThreadUtils
 
 /**
  * GPU operators of Spark's in one of several forms, all with the same rows in the same partitions
@@ -20,6 +25,7 @@ import org.apache.spark.sql.execution.metric.SQLMetric
  *    of it runs on all CPU slots, and what stands behind the second one under the default profile.
  *  - sliced: the same for each of several slices of partitions, so that the GPU stage of one runs
  *    beside the CPU stage of the next; then their union.
+ *  - shifting: slices in a [[SliceRun]], some of which run in the operator's CPU form.
  *
  * Which, the planner says when the operator is executed, since only then the number of partitions
  * is known. In doubt it is the fused form.
@@ -65,11 +71,16 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     over(RowsExec(child.output, child.outputPartitioning, child.outputOrdering))
   }
 
-  private def computed(rows: RDD[InternalRow]): RDD[InternalRow] = {
+  private def computed(rows: RDD[InternalRow]): RDD[InternalRow] = Marked.run(nodesOn(rows))
+
+  /** In the operator's CPU form, which its functions take where they find no GPU. */
+  private def computedOnCpus(rows: RDD[InternalRow]): RDD[InternalRow] = nodesOn(rows).execute()
+
+  private def nodesOn(rows: RDD[InternalRow]): SparkPlan = {
     val node = if (used) fresh() else runner
     used = true
     node.collectLeaves().head.asInstanceOf[RowsExec].rows = rows
-    Marked.run(node)
+    node
   }
 
   /** What `dagopt learn` finds the costs of a part by. */
@@ -85,18 +96,19 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
       val question = this.question(count, Profiles.conflict(rows, profile.get))
       var form = GpuStages.formOf(question)
       var from = 0
-      val measured = mutable.Buffer.empty[RDD[InternalRow]]
-      while (form.askAgain) {
-        val until = from + form.slices.head
-        val first = slice(rows, from, until, 0, form)
-        first.shuffle.foreach(_.runNow())
-        GpuStages.awaitMeasured(form.id)
-        measured += first.rows
-        from = until
-        val follows = measured.map(_ => FirstSlice).toSeq ++ above.operators
-        form = GpuStages.formOf(question.copy(numPartitions = count - from, follows = follows))
-      }
-      union(measured.toSeq ++ run(rows, from, form))
+      val measured = mutable.Buffer.empty[Slice]
+      try {
+        while (form.askAgain) {
+          val until = from + form.slices.head
+          measured += slice(rows, from, until, 0, form)
+          measured.last.measure(form.id)
+          from = until
+          val follows = measured.map(_ => FirstSlice).toSeq ++ above.operators
+          form = GpuStages.formOf(question.copy(numPartitions = count - from, follows = follows))
+        }
+        if (form.stepwise) union(stepwise(rows, from, form, measured.toSeq))
+        else union(measured.map(_.rows).toSeq ++ run(rows, from, form).map(_.rows))
+      } catch { case t: Throwable => measured.foreach(_.job.foreach(_.cancel())); throw t }
     }
   }
 
@@ -107,13 +119,39 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
    */
   def question(numPartitions: Int, mustSplit: Boolean): GpuQuestion = GpuQuestion(
     signature, gpu.nodeName, numPartitions, profile.get, above.operators, above.limited,
-    above.setting, mustSplit)
+    above.setting, mustSplit, hasCpuForm = hasCpuForm)
 
   /** The partitions from `from` on in a form, which is one for all of them. */
-  private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): Seq[RDD[InternalRow]] = {
+  private def run(rows: RDD[InternalRow], from: Int, form: GpuForm): Seq[Slice] = {
     val starts = form.slices.scanLeft(from)(_ + _)
-    form.slices.indices.map(i => slice(rows, starts(i), starts(i + 1), i, form).rows)
+    form.slices.indices.map(i => slice(rows, starts(i), starts(i + 1), i, form))
   }
+
+  /** The same step by step, after those that were measured and may still run. */
+  private def stepwise(
+      rows: RDD[InternalRow], from: Int, form: GpuForm, measured: Seq[Slice]): Seq[RDD[InternalRow]] = {
+    val names = IdentityShuffle.Names(Some(named("cpu-only")), None)
+    val all = measured ++ run(rows, from, form)
+    val steps = for (slice <- all; before <- slice.before; after <- slice.after) yield {
+      val (first, length) = (slice.from, slice.length)
+      val step = new SliceRun.Slice(length, before, after, () => shuffled(onCpus(rows, first, length), output, names))
+      slice.job.fold(step)(job => step.running(job))
+    }
+    if (steps.length == all.length) new SliceRun(form, profile.get, steps).rows() else all.map(_.rows)
+  }
+
+  private def onCpus(rows: RDD[InternalRow], from: Int, length: Int): RDD[InternalRow] = {
+    val total = rows.getNumPartitions
+    numbered(computedOnCpus(numbered(rows, from, from, length, total)), 0, from, length, total)
+  }
+
+  private def shuffled(rdd: RDD[InternalRow], columns: Seq[Attribute], names: IdentityShuffle.Names) =
+    IdentityShuffle(rdd, columns, shuffles, names)
+
+  /** Partitions of `rdd` from `first` on, whose tasks have the numbers that they have in the whole. */
+  private def numbered(
+      rdd: RDD[InternalRow], first: Int, from: Int, length: Int, total: Int): RDD[InternalRow] =
+    if (length == total) rdd else new SliceRDD(rdd, first, length, from, total)
 
   private def union(parts: Seq[RDD[InternalRow]]): RDD[InternalRow] =
     if (parts.length == 1) parts.head else new UnionRDD(sparkContext, parts)
@@ -121,24 +159,17 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   private def slice(rows: RDD[InternalRow], from: Int, until: Int, index: Int, form: GpuForm): Slice = {
     val total = rows.getNumPartitions
     val length = until - from
-    /** Its tasks keep the numbers that they have in the whole. */
-    def numbered(rdd: RDD[InternalRow], first: Int): RDD[InternalRow] =
-      if (length == total) rdd else new SliceRDD(rdd, first, length, from, total)
-
-    val some = numbered(rows, from)
-    def shuffled(rdd: RDD[InternalRow], columns: Seq[Attribute], names: IdentityShuffle.Names) =
-      IdentityShuffle(rdd, columns, shuffles, names)
-
+    val some = numbered(rows, from, from, length, total)
     // Operators behind it without a shuffle would count as its own.
     val isAlone = form.after || above.operators.isEmpty
     val inFront = IdentityShuffle.Names(Some(named("cpu")), if (isAlone) Some(named("gpu")) else None)
     val before = if (form.before) shuffled(some, child.output, inFront) else None
-    val results = numbered(computed(before.fold(some)(_.rows)), 0)
+    val results = numbered(computed(before.fold(some)(_.rows)), 0, from, length, total)
     val behind = IdentityShuffle.Names(None, if (above.sharesStage) None else Some(named("rest")))
     val after = if (form.after) shuffled(results, output, behind) else None
     val parts = GpuParts(results.id, before.fold(-1)(_.id), after.fold(-1)(_.id), after.fold(-1)(_.rows.id), total)
     GpuStages.measure(form, index, parts)
-    Slice(after.fold(results)(_.rows), after)
+    new Slice(from, length, results, before, after)
   }
 }
 
@@ -146,8 +177,31 @@ private[dagopt] object GpuStageExec {
   /** Stands for the union with it among the operators that follow the rest, once for each that was measured. */
   private val FirstSlice = "the first slice"
 
-  /** @param shuffle the one that it ends in, if it does */
-  private final case class Slice(rows: RDD[InternalRow], shuffle: Option[IdentityShuffle])
+  /** The partitions of a slice, from `from` on. */
+  private final class Slice(
+      val from: Int,
+      val length: Int,
+      results: RDD[InternalRow],
+      val before: Option[IdentityShuffle],
+      val after: Option[IdentityShuffle]) {
+    /** That computes it already. */
+    var job: Option[FutureAction[_]] = None
+
+    def rows: RDD[InternalRow] = after.fold(results)(_.rows)
+
+    /** Starts it, and waits until what was asked for of it was told to the planner. */
+    def measure(id: Long): Unit = {
+      val measured = GpuStages.measured(id)
+      after.map(_.start()).foreach { started =>
+        job = Some(started)
+        val ended = new CompletableFuture[Unit]()
+        started.onComplete { _ => ended.complete(()) }(ThreadUtils.sameThread)
+        CompletableFuture.anyOf(measured, ended).get()
+        started.value.collect { case Failure(thrown) => throw thrown }
+        GpuStages.awaitMeasured(id)
+      }
+    }
+  }
 }
 
 /** Rows that were computed elsewhere, as the leaf under nodes of Spark's. No two are the same. */

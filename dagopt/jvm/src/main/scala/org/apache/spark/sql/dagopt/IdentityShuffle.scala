@@ -1,9 +1,6 @@
 package org.apache.spark.sql.dagopt
 
-import scala.concurrent.Await
-import scala.concurrent.duration.Duration
-
-import org.apache.spark.{HashPartitioner, ShuffleDependency, SparkContext, SparkEnv}
+import org.apache.spark.{FutureAction, HashPartitioner, MapOutputTrackerMaster, ShuffleDependency, SparkContext, SparkEnv}
 import org.apache.spark.rdd.{DeterministicLevel, RDD}
 import org.apache.spark.scheduler.dagopt.GpuStages
 import org.apache.spark.shuffle.sort.SortShuffleManager
@@ -48,12 +45,12 @@ private[dagopt] final class IdentityShuffle(
     input.outputDeterministicLevel)
   names.reading.foreach(name => rows.setName(name))
 
-  /** Runs the tasks that write it, in a job with the properties of this thread, and waits for them. */
-  def runNow(): Unit = {
-    val job = input.sparkContext.submitMapStage(dependency)
-    try Await.result(job, Duration.Inf)
-    catch { case e: InterruptedException => job.cancel(); throw e }
-  }
+  /** Starts a job that writes it, with the properties of this thread. */
+  def start(): FutureAction[_] = input.sparkContext.submitMapStage(dependency)
+
+  /** Partitions that are written. */
+  def numWritten: Int =
+    SparkEnv.get.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster].getNumAvailableOutputs(id)
 }
 
 private[dagopt] object IdentityShuffle {

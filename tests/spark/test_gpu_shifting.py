@@ -1,0 +1,77 @@
+"""Slices that shift to their CPU-only form (tests/matrix/gpu_shifting_scenarios.py runs them)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, run_spark
+from tests.spark.gpu_cluster import gpu_conf
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = ROOT / "tests" / "matrix" / "gpu_shifting_scenarios.py"
+ROWS = [[i, i // 5, 2 * i] for i in range(100)]
+
+
+@pytest.fixture(scope="module")
+def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    assert spark_jar.is_file()
+    directory = tmp_path_factory.mktemp("shifting")
+    result = directory / "result.json"
+    settings = {
+        **gpu_conf(directory, cores=4),
+        "spark.dagopt.planner.timeout": "60s",
+        # On a machine with much else to do, launches may be taken to cost more than there is to gain.
+        "spark.dagopt.boundary": "always",
+    }
+    run_spark(directory, SCRIPT, str(result), conf=settings).ok()
+    found: dict[str, Any] = json.loads(result.read_text())
+    return found
+
+
+def rows(run: dict[str, Any]) -> list[list[int]]:
+    return [row[:3] for row in run["rows"]]
+
+
+def on_cpus(run: dict[str, Any]) -> set[int]:
+    """Partitions whose rows were computed without a GPU, each of them wholly."""
+    parts = {partition for _, partition, _, on_gpu in run["rows"] if not on_gpu}
+    assert all(not row[3] for row in run["rows"] if row[1] in parts)
+    return parts
+
+
+def test_shifted_partitions_are_in_the_result_once_and_in_their_place(seen: dict[str, Any]) -> None:
+    runs = seen["shifted"]
+    for run in runs:
+        assert rows(run) == ROWS
+    last = runs[-1]
+    assert "shifting" in last["forms"]
+    shifted = sum(one["num_partitions"] for one in last["shifts"] if one["action"] == "shift")
+    back = sum(one["num_partitions"] for one in last["shifts"] if one["action"] == "take_back")
+    assert len(on_cpus(last)) == shifted - back > 1
+    assert len(on_cpus(last)) < 20
+
+
+def test_a_cpu_only_form_that_takes_too_long_goes_back_to_idle_gpus(seen: dict[str, Any]) -> None:
+    for run in seen["taken_back"]:
+        assert rows(run) == ROWS
+    last = seen["taken_back"][-1]
+    assert {one["action"] for one in last["shifts"]} == {"shift", "take_back"}
+    assert not on_cpus(last)
+
+
+def test_the_user_sees_what_the_cpu_form_raised(seen: dict[str, Any]) -> None:
+    assert "ValueError: no answer" in seen["raising"]
+
+
+def test_a_cancelled_query_leaves_no_slice_running(seen: dict[str, Any]) -> None:
+    assert "cancelled" in seen["cancelled"]["thrown"]
+    assert seen["cancelled"]["active"] == 0
+
+
+def test_a_dead_planner_loses_no_rows(seen: dict[str, Any]) -> None:
+    assert [row[:3] for row in seen["orphaned"]] == ROWS
