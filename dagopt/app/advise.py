@@ -16,6 +16,7 @@ from dagopt.units import format_s
 
 if TYPE_CHECKING:
     from dagopt.events.log_paths import LogPath
+    from dagopt.events.read import EventLog
 
 _OLDEST: Final = (3, 5)
 
@@ -167,13 +168,17 @@ def advise(source: LogPath, cluster: Cluster | None = None) -> Advice:
     Raises:
         InputError: it is no event log, or several, or does not say what another cluster would do.
     """
-    cluster = cluster or Cluster()
     logs = find_event_logs(source)
     if len(logs) > 1:
         raise InputError(
             f"{source}: holds {len(logs)} event logs; name one, such as {logs[0].path}"
         )
-    trace, health = read_trace(logs[0])
+    return advise_log(logs[0], cluster or Cluster())
+
+
+def advise_log(log: EventLog, cluster: Cluster) -> Advice:
+    """As :func:`advise`, of a log that was found."""
+    trace, health = read_trace(log)
     missing = not_replayable(trace)
     gain = None
     if not missing:
@@ -181,9 +186,9 @@ def advise(source: LogPath, cluster: Cluster | None = None) -> Advice:
         try:
             gain = Gain(found=found, outcome=what_if(found, cluster))
         except InputError as error:
-            raise InputError(f"{source}: {error}") from error
+            raise InputError(f"{log.path}: {error}") from error
     return Advice(
-        path=str(source),
+        path=str(log.path),
         trace=trace,
         health=health,
         gain=gain,

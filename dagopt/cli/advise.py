@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dagopt.cli.ranking import print_ranking
 from dagopt.errors import InputError
 from dagopt.units import format_s
 
@@ -24,6 +25,7 @@ _EPILOG = """
 examples:
   dagopt advise /var/log/spark-events/app-20260101-0001
   dagopt advise LOG --executors 16 --link-mbit 10000 --html advice.html
+  dagopt advise /var/log/spark-events
 """
 
 _BOUND = {"io": "I/O", "cpu": "CPU", "unknown": "unknown"}
@@ -44,7 +46,9 @@ _FILE_WIDTH = 160
     help="Most tasks that dagopt runs at once on a core.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as a JSON object.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print the stages as CSV.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print the stages, or ranked applications, as CSV."
+)
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page to open offline."
 )
@@ -63,20 +67,27 @@ def advise(
     """Say what a recorded run would have gained, stage by stage, and with which settings.
 
     LOG is the event log of any Spark application since 1.3; dagopt need not have run in it. It may
-    be a rolling log's folder, in a zip file, or a URI of hdfs, s3, gs and others.
+    be a rolling log's folder, in a zip file, or a URI of hdfs, s3, gs and others. The applications of
+    a folder or zip file of several logs are ranked by what is surely gained.
     """
     # pyarrow takes long to import, and the other commands do without.
-    from dagopt.app.advise import STAGE_COLUMNS, stage_row  # noqa: PLC0415
-    from dagopt.app.advise import advise as advise_log  # noqa: PLC0415
+    from dagopt.app.advise import STAGE_COLUMNS, advise_log, stage_row  # noqa: PLC0415
     from dagopt.app.what_if import Cluster  # noqa: PLC0415
     from dagopt.events.log_paths import log_path  # noqa: PLC0415
+    from dagopt.events.read import find_event_logs  # noqa: PLC0415
 
     if as_json and as_csv:
         raise InputError("--json and --csv: give one of them")
     if html is not None and html.exists() and not force:
         raise InputError(f"{html} exists; --force overwrites")
     cluster = Cluster(num_executors=executors, link_mbit=link_mbit, slots_per_core=slots_per_core)
-    advice = advise_log(log_path(log), cluster)
+    logs = find_event_logs(log_path(log))
+    if len(logs) > 1:
+        if html is not None:
+            raise InputError(f"--html: {log} holds {len(logs)} event logs; name one of them")
+        print_ranking(logs, cluster, "json" if as_json else "csv" if as_csv else "text")
+        return
+    advice = advise_log(logs[0], cluster)
     if as_json:
         click.echo(json.dumps(advice.to_dict(), indent=2, allow_nan=False))
     elif as_csv:

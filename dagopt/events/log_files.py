@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagopt.errors import InputError
-from dagopt.events.log_paths import LogPath, zip_members
+from dagopt.events.log_paths import LogPath, ZipPath, zip_members
 
 _ROLLING_PREFIX = "eventlog_v2_"
 _PART = re.compile(r"events_(?P<index>\d+)_.+?(?P<compact>\.compact)?")
@@ -59,11 +59,25 @@ def _logs_of(file: LogPath) -> tuple[EventLog, ...]:
     """The log that a file is, or those that it holds if it is a zip file."""
     members = zip_members(file)
     if members is None:
-        return (EventLog(path=file, parts=(file,), is_compacted=False, has_first_part=True),)
+        return (_one_file(file),)
     logs = _logs_of_folder(members)
     if not logs:
         raise InputError(f"{file}: the zip file holds no event log")
     return tuple(logs)
+
+
+def _logs_of_file_in_folder(file: LogPath) -> tuple[EventLog, ...]:
+    """As :func:`_logs_of`, for files that are called zip files and whole; others are left as they are."""
+    if not file.name.lower().endswith(".zip") or isinstance(file, ZipPath):
+        return (_one_file(file),)
+    try:
+        return _logs_of(file)
+    except InputError:
+        return (_one_file(file),)
+
+
+def _one_file(file: LogPath) -> EventLog:
+    return EventLog(path=file, parts=(file,), is_compacted=False, has_first_part=True)
 
 
 def _logs_of_folder(folder: LogPath) -> list[EventLog]:
@@ -76,9 +90,7 @@ def _logs_of_folder(folder: LogPath) -> list[EventLog]:
         if child.is_dir():
             logs += _logs_of_folder(child)
         elif _NOT_LOGS.fullmatch(child.name) is None:
-            logs.append(
-                EventLog(path=child, parts=(child,), is_compacted=False, has_first_part=True)
-            )
+            logs += _logs_of_file_in_folder(child)
     return logs
 
 
@@ -100,10 +112,7 @@ def _logs_below(path: Path) -> list[EventLog]:
                 folders.remove(name)
         for name in files:
             if _NOT_LOGS.fullmatch(name) is None:
-                file = here / name
-                logs.append(
-                    EventLog(path=file, parts=(file,), is_compacted=False, has_first_part=True)
-                )
+                logs += _logs_of_file_in_folder(here / name)
     return sorted(logs, key=lambda log: str(log.path))
 
 

@@ -38,7 +38,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _REFUSED = {
     b"ZV": "lzf is not supported; read it with Spark's history server, or unpack it first",
-    b"PK\x03\x04": "a zip file inside of another or of a folder; name it itself",
+    b"PK\x03\x04": "a zip file that is damaged, inside of another one, or not called .zip",
     b"\x04\x22\x4d\x18": "lz4 frames are not supported (Spark writes lz4 blocks); unpack it first",
     b"BZh": "bzip2 is not supported; unpack it first",
     b"PAR1": "this is a Parquet file, not an event log",

@@ -205,3 +205,23 @@ def test_advise_refuses_what_is_no_event_log(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == (f"dagopt: {text}: not a Spark event log: no line of it is an event\n")
+
+
+def test_advise_ranks_the_applications_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"\n".join(small_log()))
+    (tmp_path / "notes.txt").write_text("hello\n")
+    assert main(["advise", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("0 of 2 applications would surely gain\n")
+    assert captured.out.splitlines()[2].endswith(f"etl          {tmp_path}/a")
+    assert captured.err.endswith("notes.txt: not a Spark event log: no line of it is an event\n")
+    assert main(["advise", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["path"] for each in found["applications"]] == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert main(["advise", str(tmp_path), "--csv"]) == 0
+    assert capsys.readouterr().out.startswith("path,app_id,name,spark_version,recorded_s,saved_s")
+    assert main(["advise", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 2
+    assert "holds 3 event logs; name one of them" in capsys.readouterr().err
