@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from dagopt.app.gpu_stages import GpuStageAdvice
 from dagopt.app.recorded import Recorded, not_replayable, recorded
 from dagopt.app.what_if import Cluster, WhatIf, what_if
 from dagopt.cost.time_split import Bound, TimeSplit, bound_of, split_time
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from dagopt.events.read import EventLog
 
 _OLDEST: Final = (3, 5)
+
+_MANY: Final = 4
+"""Executors above which one host for all of them looks like a name that was hidden."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class StageAdvice:
     action: str
     """``pass``, ``order`` or ``group``; empty where dagopt leaves the stage alone unasked."""
     reason: str
+    gpu: GpuStageAdvice | None = None
+    """What it did with GPUs; None where its tasks held none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +114,7 @@ class Advice:
         """All of it but single tasks, for JSON; what is unknown is None."""
         gain = self.gain
         out = gain.outcome if gain is not None else None
-        ways = (out.replay, out.baseline, out.grouped, *out.other_slots) if out is not None else ()
+        ways = out.ways if out is not None else ()
         return {
             "path": self.path,
             "app_id": self.trace.app_id,
@@ -146,16 +152,21 @@ _PARTS: Final = (
 )  # fmt: skip
 
 STAGE_COLUMNS: Final = (
-    *(name for name in StageAdvice.__slots__ if name != "split"),
+    *(name for name in StageAdvice.__slots__ if name not in {"split", "gpu"}),
     *(f"task_{part}" for part in _PARTS),
+    *(f"gpu_{part}" for part in GpuStageAdvice.__slots__),
 )
 """Keys of :func:`stage_row`, in their order."""
 
 
 def stage_row(stage: StageAdvice) -> dict[str, Any]:
-    """One stage as a flat row; its split in columns of its own."""
-    row = {name: getattr(stage, name) for name in StageAdvice.__slots__ if name != "split"}
-    return row | {f"task_{part}": getattr(stage.split, part, None) for part in _PARTS}
+    """One stage as a flat row; its split and its GPUs in columns of their own."""
+    values = [
+        *(getattr(stage, name) for name in StageAdvice.__slots__ if name not in {"split", "gpu"}),
+        *(getattr(stage.split, part, None) for part in _PARTS),
+        *(getattr(stage.gpu, part, None) for part in GpuStageAdvice.__slots__),
+    ]
+    return dict(zip(STAGE_COLUMNS, values, strict=True))
 
 
 def advise(source: LogPath, cluster: Cluster | None = None) -> Advice:
@@ -223,11 +234,11 @@ def _stages(trace: ApplicationTrace, gain: Gain | None) -> tuple[StageAdvice, ..
         bound, why = bound_of(stage, split)
         span_s = stage.completed_s - stage.submitted_s
         decision = decided.get(key)
-        base_s = with_s = bound_s = None
+        base_s = with_s = bound_s = gpu = None
         if gain is not None and key in place:
             at, out = place[key], gain.outcome
             base_s, with_s = out.baseline.stage_s[at], out.grouped.stage_s[at]
-            bound_s = out.grouped.bound_s[at]
+            bound_s, gpu = out.grouped.bound_s[at], out.gpu_stages.get(at)
         advice.append(
             StageAdvice(
                 stage=stage.stage_id,
@@ -244,6 +255,7 @@ def _stages(trace: ApplicationTrace, gain: Gain | None) -> tuple[StageAdvice, ..
                 bound_s=bound_s,
                 action=decision.action if decision is not None else "",
                 reason=decision.reason if decision is not None else "",
+                gpu=gpu,
             )
         )
     return tuple(advice)
@@ -266,6 +278,11 @@ def _notes(trace: ApplicationTrace, health: LogHealth, gain: Gain | None) -> tup
         notes.append(
             f"{missing} of {len(trace.stages)} stages have too little data and are left out of the "
             "replay: unknown"
+        )
+    executors = gain.found.executors if gain is not None else ()
+    if len(executors) > _MANY and len({each.host for each in executors}) == 1:
+        notes.append(
+            f"all {len(executors)} executors have one host name, so they count as sharing one link"
         )
     if not trace.fetch_wait_includes_connecting:
         notes.append("this Spark's fetch wait leaves out connecting (Spark 4.1 counts it)")

@@ -179,7 +179,7 @@ def _lead_s(
     first_s = float(stage.tasks.launch_s[rows].min()) - start_s
     since_s = first_s
     for executor in executors:
-        since_s = min(since_s, executor.free_since_s(first_s, stage.task_cpus))
+        since_s = min(since_s, executor.free_since_s(first_s, stage.task_cpus, stage.task_gpus))
         if since_s <= stage.submitted_s - start_s:
             break
     return max(0.0, first_s - max(since_s, stage.submitted_s - start_s))
@@ -210,6 +210,7 @@ def _app_stage(
         # The lead counts where it makes no difference to the order of tasks.
         tail_s=max(0.0, stage.completed_s - float(tasks.finish_s[rows].max())) + lead_s,
         task_cpus=stage.task_cpus,
+        task_gpus=stage.task_gpus,
         name=stage.name,
         scopes=stage.scopes,
         plan=stage.plan,

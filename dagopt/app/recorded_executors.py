@@ -28,9 +28,11 @@ class RecordedExecutor:
     """``(N,)`` when tasks started and ended, sorted."""
     cores_used: Column
     """``(N,)`` cores in use from each of these on."""
+    gpus_used: Column
+    """``(N,)`` GPUs likewise."""
 
-    def free_since_s(self, time_s: float, cpus: float) -> float:
-        """Since when, up to just before ``time_s``, it could have run a task of ``cpus`` cores.
+    def free_since_s(self, time_s: float, cpus: float, gpus: float) -> float:
+        """Since when, up to just before ``time_s``, it could have run a task that takes so much.
 
         ``time_s`` itself where it could not.
         """
@@ -38,6 +40,7 @@ class RecordedExecutor:
             return time_s
         before = int(np.searchsorted(self.changes_s, time_s, side="left"))
         is_full = self.cores_used[:before] > self.executor.cores - cpus + _EPS
+        is_full |= self.gpus_used[:before] > self.executor.gpus - gpus + _EPS
         last_full = int(np.flatnonzero(is_full)[-1]) if is_full.any() else -1
         if last_full == before - 1 >= 0:
             return time_s
@@ -64,18 +67,19 @@ def recorded_executors(
             here = rows[stage.tasks.executor[rows] == number]
             if here.size:
                 host = trace.host_names[int(stage.tasks.host[here[0]])]
-                spans.append(
-                    (stage.tasks.launch_s[here], stage.tasks.finish_s[here], stage.task_cpus)
-                )
+                tasks = stage.tasks
+                takes = (stage.task_cpus, stage.task_gpus)
+                spans.append((tasks.launch_s[here], tasks.finish_s[here], takes))
         if not spans:
             continue
         each = told.get(name)
         first_s = min(float(launch.min()) for launch, _, _ in spans)
         last_s = max(float(finish.max()) for _, finish, _ in spans)
-        changes_s, cores_used = _cores_used(spans)
-        cores = max(1.0, float(cores_used.max()))
-        if each is not None and each.cores > 0:
-            cores = float(each.cores)
+        changes_s, used_of = _used(spans)
+        cores_used, gpus_used = used_of.T
+        cores, gpus = max(1.0, float(cores_used.max())), float(gpus_used.max())
+        if each is not None:
+            cores, gpus = float(each.cores or cores), float(each.gpus or gpus)
         added_s = each.added_s if each is not None and math.isfinite(each.added_s) else first_s
         removed_s = each.removed_s if each is not None else math.nan
         found.append(
@@ -84,6 +88,7 @@ def recorded_executors(
                     executor=name,
                     host=host,
                     cores=cores,
+                    gpus=gpus,
                     added_s=max(0.0, min(added_s, first_s) - start_s),
                     removed_s=max(removed_s, last_s) - start_s
                     if math.isfinite(removed_s)
@@ -91,6 +96,7 @@ def recorded_executors(
                 ),
                 changes_s=changes_s - start_s,
                 cores_used=cores_used,
+                gpus_used=gpus_used,
             )
         )
     return tuple(found)
@@ -99,15 +105,19 @@ def recorded_executors(
 # Private functions
 
 
-def _cores_used(spans: list[tuple[Column, Column, float]]) -> tuple[Column, Column]:
-    """When the cores in use changed, sorted, and how many were from then on; ends before starts."""
+def _used(spans: list[tuple[Column, Column, tuple[float, float]]]) -> tuple[Column, Column]:
+    """When what is in use changed, sorted, and how much was from then on; ends count before starts.
+
+    Returns:
+        ``(N,)`` times, and ``(N, 2)`` cores and GPUs.
+    """
     times = np.concatenate([part for launch, finish, _ in spans for part in (finish, launch)])
-    steps = np.concatenate(
-        [
-            np.full(part.size, sign * cpus)
-            for launch, finish, cpus in spans
-            for part, sign in ((finish, -1.0), (launch, 1.0))
-        ]
+    is_start = np.concatenate(
+        [np.repeat((False, True), launch.size) for launch, _, _ in spans], dtype=np.bool_
     )
-    order = np.lexsort((steps, times))
-    return times[order], np.cumsum(steps[order])
+    amounts = np.concatenate(
+        [np.tile(takes, (2 * launch.size, 1)) for launch, _, takes in spans], dtype=np.float64
+    )
+    order = np.lexsort((is_start, times))
+    steps = np.where(is_start[:, None], amounts, -amounts)
+    return times[order], np.cumsum(steps[order], axis=0)

@@ -15,6 +15,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from dagopt.app.gpu_stages import GpuStageAdvice, gpu_advice
 from dagopt.app.recorded import Recorded
 from dagopt.controller.grouping import ControllerSettings, GroupingController
 from dagopt.cost.bandwidth import Bandwidths
@@ -48,6 +49,9 @@ class Cluster:
     num_executors: int | None = None
     """Executors, each like the recorded ones in turn, and there from the start."""
 
+    num_gpus: int | None = None
+    """GPUs of each executor."""
+
     link_mbit: float | None = None
     """Megabits per second of a host's link."""
 
@@ -57,6 +61,8 @@ class Cluster:
     def __post_init__(self) -> None:
         if self.num_executors is not None and self.num_executors < 1:
             raise InputError(f"executors is {self.num_executors}, must be at least 1")
+        if self.num_gpus is not None and self.num_gpus < 0:
+            raise InputError(f"gpus is {self.num_gpus}, must be at least 0")
         if self.link_mbit is not None and not 0 < self.link_mbit < math.inf:
             raise InputError(f"link-mbit is {self.link_mbit}, must be above 0")
         if not 1 <= self.slots_per_core <= 16:
@@ -93,12 +99,23 @@ class WhatIf:
     """As Spark runs it on the cluster asked for; the replay where nothing was asked for."""
     grouped: Outcome
     """With dagopt, on the cluster asked for."""
+    boundaries: Outcome | None
+    """With shuffles around GPU operators and no grouping; None where these would change nothing."""
+    gpu_stages: dict[int, GpuStageAdvice]
+    """By place in ``Recorded.stages``, of those whose tasks held GPUs."""
     other_slots: tuple[Outcome, ...]
     """Without dagopt, with other slots per core."""
     stage_error_fraction: float
     """Median of the replay's relative errors of stage times."""
     elapsed_error_fraction: float
     """The replay's relative error of the application's time."""
+
+    @property
+    def ways(self) -> tuple[Outcome, ...]:
+        """All of them, each once."""
+        base = () if self.baseline is self.replay else (self.baseline,)
+        alone = () if self.boundaries is None else (self.boundaries,)
+        return (self.replay, *base, self.grouped, *alone, *self.other_slots)
 
 
 def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
@@ -143,18 +160,29 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
         )
 
     stages, link_bytes_per_s = _on_link(found, cluster.link_mbit)
-    executors = _like(found.executors, cluster.num_executors)
+    executors = _like(found.executors, cluster)
+    _check_fits(stages, executors)
     replay = outcome("as it was", first)
-    is_same = cluster.num_executors is None and cluster.link_mbit is None
+    is_same = cluster == Cluster(slots_per_core=cluster.slots_per_core)
     base = replay if is_same else outcome("as Spark runs it", simulate(stages, executors))
+    gpu_stages = {
+        place: advice
+        for place, trace in enumerate(found.traces)
+        if (advice := gpu_advice(trace, executors)) is not None
+    }
+    in_forms = _in_forms(stages, gpu_stages)
     controller = _controller(found, link_bytes_per_s, cluster.slots_per_core)
-    grouped_run = simulate(stages, executors, controller=controller)
+    grouped_run = simulate(in_forms, executors, controller=controller)
     return WhatIf(
         recorded_s=recorded_s,
         recorded_elapsed_s=recorded_elapsed_s,
         replay=replay,
         baseline=base,
         grouped=outcome("with dagopt", grouped_run, list(controller.decisions)),
+        boundaries=outcome("with boundaries alone", simulate(in_forms, executors))
+        if in_forms is not stages
+        else None,
+        gpu_stages=gpu_stages,
         other_slots=tuple(
             outcome(
                 f"{slots} slots per core everywhere",
@@ -195,7 +223,42 @@ def _on_link(found: Recorded, link_mbit: float | None) -> tuple[Sequence[AppStag
     return stages, wanted
 
 
-def _like(executors: tuple[AppExecutor, ...], number: int | None) -> tuple[AppExecutor, ...]:
+def _in_forms(
+    stages: Sequence[AppStage], gpu_stages: dict[int, GpuStageAdvice]
+) -> Sequence[AppStage]:
+    """GPU stages with their tasks as much shorter as their forms are; others as they are."""
+    ratios = {place: advice.time_ratio for place, advice in gpu_stages.items()}
+    if all(ratio == 1.0 for ratio in ratios.values()):
+        return stages
+    return [
+        dataclasses.replace(
+            stage,
+            tasks=[
+                dataclasses.replace(task, io_s=task.io_s * ratio, cpu_s=task.cpu_s * ratio)
+                for task in stage.tasks
+            ],
+        )
+        if (ratio := ratios.get(place, 1.0)) < 1.0
+        else stage
+        for place, stage in enumerate(stages)
+    ]
+
+
+def _check_fits(stages: Sequence[AppStage], executors: Sequence[AppExecutor]) -> None:
+    for stage in stages:
+        if not any(
+            each.cores >= stage.task_cpus and each.gpus >= stage.task_gpus for each in executors
+        ):
+            raise InputError(
+                f"a task of stage {stage.stage} takes {stage.task_cpus:g} cores and "
+                f"{stage.task_gpus:g} GPUs, which no executor would have"
+            )
+
+
+def _like(executors: tuple[AppExecutor, ...], cluster: Cluster) -> tuple[AppExecutor, ...]:
+    if cluster.num_gpus is not None:
+        executors = tuple(dataclasses.replace(each, gpus=cluster.num_gpus) for each in executors)
+    number = cluster.num_executors
     if number is None:
         return executors
     per_host = max(1, round(len(executors) / len({each.host for each in executors})))

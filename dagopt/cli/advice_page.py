@@ -47,6 +47,7 @@ def advice_page(advice: Advice) -> Page:
                 note="Wait, CPU, GC and unexplained are slot seconds summed over tasks. Python time "
                 "is unexplained, never I/O.",
             ),
+            *_gpu_tables(advice.stages),
         ),
         notes=advice.notes,
         properties="".join(f"{key} {value}\n" for key, value in advice.properties),
@@ -74,15 +75,35 @@ def _lines(gain: Gain) -> tuple[str, ...]:
 
 
 def _ways(out: WhatIf) -> PageTable:
-    ways = {way.name: way for way in (out.replay, out.baseline, out.grouped, *out.other_slots)}
     return PageTable(
         heading="Ways to run it",
         columns=("way", "predicted", "may be off by"),
         rows=tuple(
-            (way.name, format_s(way.elapsed_s), format_s(way.elapsed_bound_s))
-            for way in ways.values()
+            (way.name, format_s(way.elapsed_s), format_s(way.elapsed_bound_s)) for way in out.ways
         ),
     )
+
+
+def _gpu_tables(stages: tuple[StageAdvice, ...]) -> tuple[PageTable, ...]:
+    """One table, where any stage held GPUs."""
+    rows = tuple(
+        (
+            f"{stage.stage}.{stage.attempt}",
+            stage.name,
+            format_s(stage.gpu.held_s),
+            format_s(stage.gpu.other_s),
+            f"{stage.gpu.form}: {stage.gpu.reason}" if stage.gpu.form else "not dagopt's to choose",
+        )
+        for stage in stages
+        if stage.gpu is not None
+    )
+    table = PageTable(
+        heading="GPU stages",
+        columns=("stage", "name", "held GPUs", "of it for something else", "form"),
+        rows=rows,
+        note="GPU seconds summed over tasks. What Python did is the GPU's where Spark does not tell.",
+    )
+    return (table,) if rows else ()
 
 
 def _names(gain: Gain) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ _FILE_WIDTH = 160
 @click.command(epilog=_EPILOG)
 @click.argument("log", metavar="LOG")
 @click.option("--executors", type=int, metavar="N", help="As if there were N executors.")
+@click.option("--gpus", type=int, metavar="N", help="As if each executor had N GPUs.")
 @click.option("--link-mbit", type=float, metavar="MBIT", help="As if a host's link carried this.")
 @click.option(
     "--slots-per-core",
@@ -57,6 +58,7 @@ def advise(
     *,
     log: str,
     executors: int | None,
+    gpus: int | None,
     link_mbit: float | None,
     slots_per_core: int,
     as_json: bool,
@@ -80,7 +82,12 @@ def advise(
         raise InputError("--json and --csv: give one of them")
     if html is not None and html.exists() and not force:
         raise InputError(f"{html} exists; --force overwrites")
-    cluster = Cluster(num_executors=executors, link_mbit=link_mbit, slots_per_core=slots_per_core)
+    cluster = Cluster(
+        num_executors=executors,
+        num_gpus=gpus,
+        link_mbit=link_mbit,
+        slots_per_core=slots_per_core,
+    )
     logs = find_event_logs(log_path(log))
     if len(logs) > 1:
         if html is not None:
@@ -121,13 +128,22 @@ def _print(advice: Advice) -> None:
             f"{len(advice.gain.found.executors)} executors; replayed with an error of "
             f"{out.elapsed_error_fraction:.1%} (stages: median {out.stage_error_fraction:.1%})"
         )
-        for way in out.other_slots:
+        for way in (*([out.boundaries] if out.boundaries else []), *out.other_slots):
             took, bound = format_s(way.elapsed_s), format_s(way.elapsed_bound_s)
-            say(f"{way.name}, without dagopt: {took} ± {bound}")
+            without = "" if way is out.boundaries else ", without dagopt"
+            say(f"{way.name}{without}: {took} ± {bound}")
     if advice.stages:
         console.print(_table(advice.stages))
     if len(advice.stages) > _MOST_ROWS:
         say(f"The {_MOST_ROWS} longest of {len(advice.stages)} stages; --csv has all.")
+    for stage in advice.stages:
+        if stage.gpu is not None:
+            held, other = format_s(stage.gpu.held_s), format_s(stage.gpu.other_s)
+            say(
+                f"Stage {stage.stage} held GPUs for {held}, for {other} of it doing something else."
+            )
+            if stage.gpu.form:
+                say(f"  It would run {stage.gpu.form}: {stage.gpu.reason}")
     for note in advice.notes:
         say(f"Note: {note}.")
     say("Properties, for dagopt submit --properties-file:", "bold")

@@ -16,6 +16,8 @@ from dagopt.model.stage_profile import has_python, stage_signature
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dagopt.events.python_operators import PythonOperator
+
     Column = NDArray[np.float64]
 
 
@@ -154,6 +156,12 @@ class StageTrace:
     task_cpus: float
     """Cores that one task takes, by its resource profile; 1 where the log does not say."""
 
+    task_gpus: float
+    """GPUs, or the part of one, that a task holds, by its resource profile; 0 where it holds none."""
+
+    python_operators: tuple[PythonOperator, ...]
+    """What is known of its Python operators, each above those before it."""
+
     is_barrier: bool
     """Whether its tasks start together or not at all."""
 
@@ -194,6 +202,9 @@ class ExecutorTrace:
 
     cores: int
     """Cores that Spark was told it has; 0 where the log does not say."""
+
+    gpus: int
+    """GPUs that it has; 0 where it has none or the log does not say."""
 
     added_s: float
     """NaN where the log does not say."""

@@ -32,6 +32,8 @@ class AppStage:
     tail_s: float = 0.0
     """Seconds between the end of its last task and its own."""
     task_cpus: float = 1.0
+    task_gpus: float = 0.0
+    """GPUs that one of its tasks holds, which more slots per core do not make more."""
     name: str = ""
     scopes: tuple[str, ...] = ()
     plan: str = ""
@@ -50,6 +52,7 @@ class AppExecutor:
     executor: str
     host: str
     cores: float
+    gpus: float = 0.0
     added_s: float = 0.0
     removed_s: float = math.inf
     """When it takes no more tasks; those that run on it end there."""

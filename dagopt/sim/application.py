@@ -62,6 +62,7 @@ class _Executor:
     place: int
     told: AppExecutor
     free: float
+    free_gpus: float
     cores: _Server
     link: _Server
     is_open: bool = False
@@ -116,6 +117,7 @@ class _Simulation:
                 place=place,
                 told=told,
                 free=told.cores,
+                free_gpus=told.gpus,
                 cores=_Server(ShareClock(capacity=max(told.cores, _EPS), now_s=0.0)),
                 link=links.setdefault(told.host, _Server(ShareClock(capacity=1.0, now_s=0.0))),
             )
@@ -290,13 +292,18 @@ class _Simulation:
     def _start_one(self, executor: _Executor) -> bool:
         for stage in self._active:
             queue = executor.pinned.get(stage.place) or stage.pending
-            if queue and stage.share <= executor.free + _EPS:
+            if (
+                queue
+                and stage.share <= executor.free + _EPS
+                and stage.told.task_gpus <= executor.free_gpus + _EPS
+            ):
                 self._start(stage, queue.popleft(), executor)
                 return True
         return False
 
     def _start(self, stage: _Stage, task: int, executor: _Executor) -> None:
         executor.free -= stage.share
+        executor.free_gpus -= stage.told.task_gpus
         run = _Running(stage, task, executor, stage.share, self._now_s)
         self._enter(executor.link, run, stage.told.tasks[task].io_s)
         if stage.is_followed:
@@ -336,6 +343,7 @@ class _Simulation:
     def _has_ended(self, run: _Running) -> None:
         stage, told, executor = run.stage, run.stage.told, run.executor
         executor.free += run.share
+        executor.free_gpus += told.task_gpus
         stage.left -= 1
         self._runs.append(
             AppTaskRun(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dagopt.app.advise import advise
 from dagopt.app.learn import learn
 from dagopt.events.profile_file import read_profile
 from dagopt.events.read import find_event_logs, read_trace
@@ -18,6 +19,7 @@ from dagopt.model.stage_profile import plan_number, stage_signature
 
 LOGS = Path(__file__).parent / "event_log"
 JOBS = sorted(LOGS.glob("*-jobs.gz"))
+GPU = sorted(LOGS.glob("*-gpu.gz"))
 TWO_CPUS = sorted(LOGS.glob("*-two_cpus.*"))
 
 
@@ -158,9 +160,26 @@ def test_all_codecs_of_spark_are_read_and_run_time_counts_once(path: Path) -> No
     assert (stage.tasks.run_s > 0.5).all()
 
 
+def test_a_gpu_stage_says_what_held_the_gpu_and_which_form_is_faster() -> None:
+    """16 tasks, which sleep 0.4 s in a Python operator below the one under the profile, 0.1 s in it."""
+    (log,) = GPU
+    advice = advise(log)
+    (stage,) = (each for each in advice.stages if each.gpu is not None)
+    assert stage.gpu is not None
+    assert stage.num_tasks == 16
+    assert 16 * 0.4 <= stage.gpu.other_s <= stage.gpu.held_s - 16 * 0.1
+    assert stage.gpu.form == "sliced"
+    assert stage.saved_s is not None
+    # A GPU that only infers is busy for a second or two, instead of five or more.
+    assert stage.saved_s > 16 * 0.2
+    operators = [each for trace in trace_of(log).stages for each in trace.python_operators]
+    assert [each.output_rows for each in operators] == [16, 16]
+    assert operators[1].sent_bytes > 16 * 100_000 > operators[1].returned_bytes
+
+
 def test_profiles_are_learned_from_both_lines(tmp_path: Path) -> None:
     summary = learn(LOGS, tmp_path / "profile.parquet")
-    assert (summary.num_logs, summary.num_logs_read) == (10, 10)
+    assert (summary.num_logs, summary.num_logs_read) == (11, 11)
     assert summary.num_unknown_stages == 2  # the two that failed to fetch
     profiles = read_profile(tmp_path / "profile.parquet")
     scanned = profiles.find(

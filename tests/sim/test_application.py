@@ -108,3 +108,18 @@ def test_every_task_runs_once_and_nothing_runs_faster_than_alone(
     for n, told in enumerate(stages):
         assert all(run.start_s[n] >= run.end_s[earlier] for earlier in told.after)
     assert math.isfinite(run.elapsed_s)
+
+
+def test_tasks_wait_for_gpus_and_more_slots_per_core_make_no_more_of_them() -> None:
+    cluster = [AppExecutor(executor="1", host="a", cores=4, gpus=1)]
+    on_gpu = stage(0, 4, 0.0, 1.0, task_gpus=1.0)
+    assert simulate([on_gpu], cluster).elapsed_s == pytest.approx(4.0)
+    assert simulate([on_gpu], cluster, slots_per_core=4).elapsed_s == pytest.approx(4.0)
+    halves = stage(0, 4, 0.0, 1.0, task_gpus=0.5)
+    assert simulate([halves], cluster).elapsed_s == pytest.approx(2.0)
+
+
+def test_other_stages_run_beside_tasks_that_wait_for_gpus() -> None:
+    cluster = [AppExecutor(executor="1", host="a", cores=2, gpus=1)]
+    run = simulate([stage(0, 2, 0.0, 1.0, task_gpus=1.0), stage(1, 1, 0.0, 2.0)], cluster)
+    assert run.end_s == pytest.approx((2.0, 2.0))
