@@ -31,13 +31,7 @@ def advice_page(advice: Advice) -> Page:
         title=f"{name}: what dagopt would gain",
         verdict=advice.verdict,
         lines=_lines(gain) if gain is not None else (),
-        panels=(
-            _recorded_panel(advice.trace, gain),
-            _panel(gain, "As Spark runs it, simulated", gain.outcome.baseline),
-            _panel(gain, "With dagopt, simulated", gain.outcome.grouped),
-        )
-        if gain is not None
-        else (),
+        panels=advice_panels(advice),
         tables=(
             *((_ways(gain.outcome),) if gain is not None else ()),
             PageTable(
@@ -58,6 +52,18 @@ def advice_page(advice: Advice) -> Page:
             ("log", f"{advice.health.num_events} events used, {broken}"),
             ("dagopt", __version__),
         ),
+    )
+
+
+def advice_panels(advice: Advice) -> tuple[Panel, ...]:
+    """The run as recorded, as Spark runs it and with dagopt; none where nothing can be replayed."""
+    gain = advice.gain
+    if gain is None:
+        return ()
+    return (
+        _recorded_panel(advice.trace, gain),
+        _panel(gain, "As Spark runs it, simulated", gain.outcome.baseline),
+        _panel(gain, "With dagopt, simulated", gain.outcome.grouped),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from dagopt.errors import InputError
 from dagopt.units import format_s
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
+
     from dagopt.app.advise import Advice, StageAdvice
 
 _EPILOG = """
@@ -53,7 +57,13 @@ _FILE_WIDTH = 160
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page to open offline."
 )
-@click.option("--force", is_flag=True, help="Overwrite the page if it is there.")
+@click.option(
+    "--perfetto",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the timelines as a trace for ui.perfetto.dev.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
 def advise(
     *,
     log: str,
@@ -64,6 +74,7 @@ def advise(
     as_json: bool,
     as_csv: bool,
     html: Path | None,
+    perfetto: Path | None,
     force: bool,
 ) -> None:
     """Say what a recorded run would have gained, stage by stage, and with which settings.
@@ -80,8 +91,9 @@ def advise(
 
     if as_json and as_csv:
         raise InputError("--json and --csv: give one of them")
-    if html is not None and html.exists() and not force:
-        raise InputError(f"{html} exists; --force overwrites")
+    for file in (html, perfetto):
+        if file is not None and file.exists() and not force:
+            raise InputError(f"{file} exists; --force overwrites")
     cluster = Cluster(
         num_executors=executors,
         num_gpus=gpus,
@@ -90,8 +102,9 @@ def advise(
     )
     logs = find_event_logs(log_path(log))
     if len(logs) > 1:
-        if html is not None:
-            raise InputError(f"--html: {log} holds {len(logs)} event logs; name one of them")
+        for option, file in (("--html", html), ("--perfetto", perfetto)):
+            if file is not None:
+                raise InputError(f"{option}: {log} holds {len(logs)} event logs; name one of them")
         print_ranking(logs, cluster, "json" if as_json else "csv" if as_csv else "text")
         return
     advice = advise_log(logs[0], cluster)
@@ -107,6 +120,8 @@ def advise(
         _print(advice)
     if html is not None:
         _write_page(advice, html)
+    if perfetto is not None:
+        _write_trace(advice, perfetto)
 
 
 # Private functions
@@ -186,8 +201,23 @@ def _write_page(advice: Advice, path: Path) -> None:
     from dagopt.cli.advice_page import advice_page  # noqa: PLC0415
     from dagopt.reporting.page import render  # noqa: PLC0415
 
+    with _written(path) as file:
+        file.write(render(advice_page(advice)))
+
+
+def _write_trace(advice: Advice, path: Path) -> None:
+    from dagopt.cli.advice_page import advice_panels  # noqa: PLC0415
+    from dagopt.reporting.perfetto import write_perfetto  # noqa: PLC0415
+
+    with _written(path) as file:
+        write_perfetto(advice_panels(advice), file)
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[TextIO]:
     try:
-        path.write_text(render(advice_page(advice)), encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            yield file
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     click.echo(f"Wrote {path}", err=True)
