@@ -31,6 +31,11 @@ from jobs.gpu_bench.modes import fake_gpus
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "event_log"
 LINE = ".".join(pyspark.__version__.split(".")[:2])
+DECOMMISSION = {
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
+}
 KEPT_PROPERTIES = ("spark.sql.execution.id", "spark.scheduler.pool", "spark.job.description")
 
 
@@ -79,6 +84,35 @@ def sleep(number: int) -> int:
     """Take half a second."""
     time.sleep(0.5)
     return number
+
+
+def run_decommission(spark: SparkSession, scratch: Path) -> None:
+    """An executor is decommissioned between the writing and the reading of map outputs."""
+    del scratch
+    sc = spark.sparkContext
+    pairs = sc.parallelize(range(20_000), 6).map(lambda n: (n % 100, 1))
+    counted = pairs.reduceByKey(lambda a, b: a + b, 4)
+    assert counted.count() == 100
+    decommission(spark, "0")
+    assert counted.map(slow_pair).count() == 100
+
+
+def slow_pair(pair: tuple[int, int]) -> tuple[int, int]:
+    """Take 20 ms a pair."""
+    time.sleep(0.02)
+    return pair
+
+
+def decommission(spark: SparkSession, executor: str) -> None:
+    """Ask for it as a cluster manager would, and wait until the executor is gone."""
+    gateway: Any = spark.sparkContext._gateway
+    jvm = gateway.jvm
+    backend = spark.sparkContext._jsc.sc().schedulerBackend()
+    nothing = jvm.scala.Option.empty()
+    info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("going away", nothing)
+    assert backend.decommissionExecutor(executor, info, False, False)
+    while backend.getExecutorIds().contains(executor):
+        time.sleep(0.2)
 
 
 def run_gpu(spark: SparkSession, scratch: Path) -> None:
