@@ -35,6 +35,9 @@ _MIN_INPUT_BYTES: Final = 16 << 20
 _MIN_WAIT_S: Final = 0.01
 """Shorter waits, of whole ms, say little about a link."""
 
+_MIN_LINK_BYTES: Final = 16 << 20
+"""What fewer bytes took is the delay of single requests, not what a link carries."""
+
 _MAX_SKEW_S: Final = 1.0
 """A task that was launched longer before its stage, or after it, has a wrong stamp."""
 
@@ -254,4 +257,4 @@ def _link_bytes_per_s(
         waited = _wait_s(stage, rows) >= _MIN_WAIT_S
         total_bytes += float(np.nan_to_num(stage.tasks.remote_read_bytes[rows][waited]).sum())
         total_s += float(alone_s[waited].sum())
-    return total_bytes / total_s if total_bytes > 0 and total_s > 0 else None
+    return total_bytes / total_s if total_bytes >= _MIN_LINK_BYTES and total_s > 0 else None

@@ -189,7 +189,9 @@ class TraceFold:
             executor=event.executor, host="", cores=0, gpus=0, added_s=math.nan, removed_s=math.nan
         )
         if isinstance(event, ev.ExecutorRemoved):
-            executor = dataclasses.replace(executor, removed_s=stamp_s(event.time_ms))
+            # A decommissioned one is removed twice, the second time by its worker.
+            if math.isnan(executor.removed_s):
+                executor = dataclasses.replace(executor, removed_s=stamp_s(event.time_ms))
         else:
             info = event.info or ev.ExecutorInfo()
             gpus = (info.resources or {}).get("gpu")

@@ -210,7 +210,8 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need pandas and pyarrow too
     jobs = record(run_jobs, "local-cluster[2,1,512]")
     two_cpus = record(run_two_cpus, "local[2]", **{"spark.task.cpus": "2"})
-    logs = [("jobs", jobs), ("two_cpus", two_cpus)]
+    gone = record(run_decommission, "local-cluster[3,1,512]", **DECOMMISSION)
+    logs = [("jobs", jobs), ("two_cpus", two_cpus), ("decommission", gone)]
     if LINE >= "4.0":  # operators take a profile
         with tempfile.TemporaryDirectory() as folder:
             gpus = fake_gpus(Path(folder), 1)
