@@ -24,7 +24,7 @@ MATRIX ?= 3.5 4.0 4.1 4.2 4.3
 CORPUS ?= ../shared/eventlogs
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu wheel clean
+.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ bench-gpu: jar $(INSTALLED_RAY)  ## Measure GPU stages with an emulated GPU, aga
 $(INSTALLED_RAY): $(INSTALLED)
 	@PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+bench-advise: $(INSTALLED)  ## Measure how fast an event log is read and advised on, and in how much memory
+	$(PY) -m jobs.bench_advise
 
 wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
 	rm -rf dist build/lib build/bdist.*
