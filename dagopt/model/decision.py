@@ -58,7 +58,8 @@ class FormDecision:
     signature: str
     """Number of the physical plan up to and with the operator."""
     form: str
-    """``fused``, ``split``, ``sliced``, or ``probe`` for a first slice that is measured."""
+    """``fused``, ``split``, ``sliced``, ``shifting`` for slices that may go to their CPU form, or
+    ``probe`` for a first slice that is measured."""
     num_partitions: int
     slices: tuple[int, ...]
     """Partitions of each slice."""

@@ -53,12 +53,12 @@ def explain(frame: DataFrame) -> Explanation:
     Returns:
         An explanation that prints as text, shows in a notebook, and whose ``to_dict()["operators"]``
         has for each operator its ``name``, ``num_partitions``, ``form`` (``fused`` as Spark would run
-        it, ``split``, ``sliced``, or ``probe`` where a first slice is measured), ``slices``
-        (partitions of each), ``boundary_before``, ``boundary_after``, ``stages`` (``operators``, and
-        ``profile``, None for CPU slots; of every slice alike), ``has_cpu_form`` (whether its
-        functions came with ``cpu_only``, see :func:`dagopt.gpu_udf`), ``bytes_across`` the boundaries,
-        ``predicted_s``, ``stock_s`` as Spark would run it (all three None where costs are not known
-        yet), and ``reason``.
+        it, ``split``, ``sliced``, ``shifting`` where slices may go to their CPU form, or ``probe``
+        where a first slice is measured), ``slices`` (partitions of each), ``boundary_before``,
+        ``boundary_after``, ``stages`` (``operators``, and ``profile``, None for CPU slots; of every
+        slice alike), ``has_cpu_form`` (whether its functions came with ``cpu_only``, see
+        :func:`dagopt.gpu_udf`), ``bytes_across`` the boundaries, ``predicted_s``, ``stock_s`` as Spark
+        would run it (all three None where costs are not known yet), and ``reason``.
 
     Raises:
         InputError: ``frame`` is no DataFrame.
@@ -121,4 +121,6 @@ def _head(shown: Mapping[str, Any]) -> str:
         parts.append(f"{slices[0]} partitions first, to measure them; then the rest is decided")
     elif len(slices) > 1:
         parts.append(f"{len(slices)} slices of {min(slices)} to {max(slices)}")
+    if shown.get("form") == "shifting":
+        parts.append("which go to their CPU form where that ends sooner")
     return ", ".join(parts)

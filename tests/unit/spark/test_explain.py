@@ -56,6 +56,11 @@ def test_a_fused_operator_has_one_stage_under_its_profile() -> None:
     assert len(lines) == 3
 
 
+def test_slices_that_may_shift_are_told_to() -> None:
+    head = str(explained(form="shifting")).splitlines()[0]
+    assert head.endswith("2 slices of 6 to 6, which go to their CPU form where that ends sooner")
+
+
 def test_a_probe_says_that_the_rest_is_decided_later() -> None:
     text = str(explained(form="probe", slices=[4, 8], ask_again=True))
     assert "4 partitions first, to measure them; then the rest is decided" in text
