@@ -71,10 +71,20 @@ class Gain:
         return self.outcome.grouped.elapsed_bound_s
 
     @property
+    def is_loss(self) -> bool:
+        """Whether the application would surely take longer with dagopt."""
+        return self.saved_s < -self.bound_s
+
+    @property
     def verdict(self) -> str:
         """The answer in a sentence, its number first."""
         base_s, with_s = self.outcome.baseline.elapsed_s, self.outcome.grouped.elapsed_s
         bound = format_s(self.bound_s)
+        if self.is_loss:
+            return (
+                f"0 s: leave it as it is. dagopt would take {format_s(-self.saved_s)} ± {bound} longer, "
+                f"{format_s(with_s)} instead of {format_s(base_s)}."
+            )
         if self.saved_s <= self.bound_s:
             return (
                 f"0 s: nothing to gain that is sure. {format_s(base_s)} as Spark runs it, "
@@ -214,6 +224,8 @@ def advise_log(log: EventLog, cluster: Cluster) -> Advice:
 
 
 def _properties(gain: Gain | None, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    if gain is not None and gain.is_loss:
+        return (("spark.dagopt.mode", "off"),)
     properties = [("spark.dagopt.slotsPerCore", str(cluster.slots_per_core))]
     link = gain.found.link_bytes_per_s if gain is not None else None
     if link is not None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from dagopt.app.advise import Advice, Gain, advise, stage_row
-from dagopt.app.what_if import Cluster
+from dagopt.app.recorded import Recorded
+from dagopt.app.what_if import Cluster, WhatIf, what_if
 from dagopt.errors import InputError
 from tests.unit.events.event_lines import (
     application_end,
@@ -232,3 +234,19 @@ def test_a_stage_that_waits_for_executors_takes_as_long_as_it_did(tmp_path: Path
     gain = gain_on(tmp_path, lines)
     assert gain.outcome.recorded_s == pytest.approx((16.8,))
     assert gain.outcome.stage_error_fraction == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_would_surely_take_longer_is_left_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_groups(found: Recorded, cluster: Cluster) -> WhatIf:
+        out = what_if(found, cluster)
+        slow = dataclasses.replace(out.grouped, elapsed_s=20.0, elapsed_bound_s=1.0)
+        return dataclasses.replace(out, grouped=slow)
+
+    monkeypatch.setattr("dagopt.app.advise.what_if", all_groups)
+    advice = advice_on(tmp_path, waiting_log())
+    assert advice.verdict == (
+        "0 s: leave it as it is. dagopt would take 3.00 s ± 1.00 s longer, 20.0 s instead of 17.0 s."
+    )
+    assert advice.properties == (("spark.dagopt.mode", "off"),)
