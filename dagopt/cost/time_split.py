@@ -96,6 +96,8 @@ def bound_of(stage: StageTrace, split: TimeSplit | None) -> tuple[Bound, str]:
         return "io", f"{wait:.0%} of task time waited for shuffle blocks"
     if stage.has_python:
         return "unknown", "Python workers run in it, and Spark does not measure their time"
+    if stage.works_outside_jvm:
+        return "unknown", "operators of it run on a GPU, and Spark does not measure their time"
     if not np.isfinite(stage.tasks.cpu_s).any():
         return "unknown", "this Spark recorded no CPU time"
     busy = (split.cpu_s + split.gc_s) / split.elapsed_s

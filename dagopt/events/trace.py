@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dagopt.model.stage_profile import has_python, stage_signature
+from dagopt.model.stage_profile import has_python, stage_signature, works_outside_jvm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -180,6 +180,11 @@ class StageTrace:
     def has_python(self) -> bool:
         """Whether Python workers run in it, so that its CPU time says nothing."""
         return has_python(self.scopes)
+
+    @property
+    def works_outside_jvm(self) -> bool:
+        """Whether Python workers or a GPU work in it."""
+        return works_outside_jvm(self.scopes)
 
     @property
     def coverage(self) -> float:

@@ -259,6 +259,23 @@ def test_groups_of_another_input_host_set_are_not_delayed() -> None:
     assert live.step(ev.started(0, "1"), 0.0) == [launch(2, [1], 0)]
 
 
+@pytest.mark.parametrize(("scope", "action"), [("Scan", "group"), ("GpuScan parquet ", "pass")])
+def test_what_a_gpu_does_is_not_taken_for_reading(scope: str, action: str) -> None:
+    """The first tasks of a file stage take 2 s, 0.2 s of it JVM CPU time."""
+    live = ev.controller()
+    live.step(ev.added("1", cores=1), 0.0)
+    out: list[FromPlanner] = []
+    for stage in (0, 1):
+        told = ev.submitted([{"sa": 100}] * 4, stage=stage, shuffle_type="source")
+        out = live.step(msgspec.structs.replace(told, scopes=[scope]), 10.0 * stage)
+        for task in range(4):
+            live.step(ev.started(task, "1", stage=stage), 10.0 * stage + 2 * task)
+            ended = ev.ended(task, "1", from_s=0, to_s=2, stage=stage)
+            live.step(msgspec.structs.replace(ended, cpu_ms=200), 10.0 * stage + 2 * task + 2)
+        live.step(ev.set_ended(stage), 10.0 * stage + 9)
+    assert [each.action for each in out if isinstance(each, Plan)] == [action]
+
+
 def test_explain_decides_and_holds_nothing() -> None:
     live = ev.controller()
     live.step(ev.added("1", cores=1), 0.0)

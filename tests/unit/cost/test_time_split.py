@@ -71,6 +71,13 @@ def test_python_time_is_never_io() -> None:
     assert "Python workers" in why
 
 
+def test_time_of_a_gpu_is_never_io() -> None:
+    log = changed(Shuffle_Read_Metrics=NO_WAIT, Executor_CPU_Time=1_000_000)
+    log[-2] = stage_completed(RDD_Info=[rdd(7, "GpuScan parquet ")])
+    bound, why = bound_of(stage := stage_of(log), split_of(stage))
+    assert (bound, why.split(",")[0]) == ("unknown", "operators of it run on a GPU")
+
+
 def test_unexplained_time_is_not_called_io() -> None:
     stage = stage_of(changed(Shuffle_Read_Metrics=NO_WAIT, Executor_CPU_Time=1_000_000))
     assert bound_of(stage, split_of(stage)) == ("unknown", "96% of task time is unexplained")
