@@ -1,7 +1,8 @@
 """The live brain of equivalence stages: the form of each GPU stage, from what earlier ones took.
 
 ``step(event, now_s)`` is the only way in. Where nothing is known of a stage yet, its first slice
-runs alone, and the rest is decided with what that took.
+runs alone, and the rest is decided with what that took. What is known of a stage is forgotten once,
+and so measured again, if its tasks in the fused form contradict it.
 
 Operators behind the GPU operator in its stage run under its profile as well. Where their time is
 not known a shuffle in front of them is inserted if its own time is small; in front of a union
@@ -11,13 +12,14 @@ always, since else all of its tasks take the profile.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from dagopt.controller.gpu_costs import GpuCosts
-from dagopt.controller.slices import ShiftDecision, steps_of
+from dagopt.controller.gpu_use import GpuUse, use_of
+from dagopt.controller.slices import ShiftDecision, steps_of, task_so_far_s
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
@@ -31,6 +33,7 @@ from dagopt.model.wire import (
     SliceDone,
     Slices,
     Steps,
+    TaskSums,
 )
 from dagopt.policy.boundary.choose_form import BoundaryDecision, BoundarySettings, choose_form
 from dagopt.units import format_s
@@ -55,45 +58,14 @@ FIRST_SLICE = "the first slice"
 
 
 @dataclass(slots=True, kw_only=True)
-class GpuUse:
-    """What one GPU stage, or a slice of it, did with the GPUs."""
-
-    time_s: float
-    """Epoch seconds on the driver's clock, when it had ended."""
-
-    id: int
-    """Of the question that it was asked by."""
-
-    slice: int
-    name: str
-    """Spark's name of the GPU operator; empty where the question is no longer known."""
-
-    num_tasks: int
-    gpu_allocated_s: float
-    """Seconds that its tasks held their GPUs, summed over the tasks."""
-
-    gpu_busy_s: float | None
-    """... of which the GPU operator ran; None where CPU operators ran in the same tasks."""
-
-    gpu_idle_s: float | None
-    """... of which it did not: launches, reading and writing shuffles; None likewise."""
-
-    cpu_s: float | None
-    """Seconds that the tasks in front of it ran, on CPU slots; None without a shuffle there."""
-
-    bytes_across: int
-    """Bytes that the inserted shuffles wrote."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, as JSON takes them."""
-        return asdict(self)
-
-
-@dataclass(slots=True, kw_only=True)
 class _Asked:
     name: str
     signature: str
     above: list[str]
+    num_partitions: int
+
+    known: PartitionCosts | None
+    """What was known of it."""
 
 
 @dataclass(slots=True)
@@ -156,13 +128,19 @@ class BoundaryController:
             num_hosts=max(1, event.num_hosts),
         )
         above = [operator for operator in event.above if operator != FIRST_SLICE]
-        if not event.preview:
-            self._asked[event.id] = _Asked(name=event.name, signature=event.signature, above=above)
-            while len(self._asked) > MAX_ASKED:
-                self._asked.popitem(last=False)
         costs = self.costs.find(event.signature)
         if costs is not None and not above:
             costs = replace(costs, rest_s=0.0)
+        if not event.preview:
+            self._asked[event.id] = _Asked(
+                name=event.name,
+                signature=event.signature,
+                above=above,
+                num_partitions=event.num_partitions,
+                known=costs,
+            )
+            while len(self._asked) > MAX_ASKED:
+                self._asked.popitem(last=False)
         pipeline = GpuPipeline(
             num_partitions=event.num_partitions,
             costs=costs,
@@ -176,6 +154,9 @@ class BoundaryController:
             settings = replace(settings, boundary=event.boundary)
         decision = self._chosen(event, pipeline, slots, settings)
         decision = self._without_leak(decision, event, pipeline, slots, settings)
+        forgotten = self.costs.why_forgotten(event.signature)
+        if costs is None and forgotten is not None:
+            decision = replace(decision, reason=f"{forgotten}; {decision.reason}")
         if event.must_split:
             decision = replace(
                 decision, reason=f"another profile stands in front; {decision.reason}"
@@ -190,7 +171,7 @@ class BoundaryController:
         answer, actions = steps_of(event, costs, self.rates)
         for action in actions:
             if action.kind == "take_back" and event.running_ms[action.index]:
-                self.costs.saw_slow(asked.signature, event.running_ms[action.index] / 1000)
+                self.costs.saw_slow(asked.signature, task_so_far_s(event, action.index))
             if action.kind in ("shift", "take_back"):
                 self.num_shifts += 1
                 self.shifts.append(
@@ -282,8 +263,11 @@ class BoundaryController:
             return
         asked = self._asked.get(event.id)
         if not event.partial:
-            self._used(event, now_s, asked.name if asked is not None else "")
+            self.num_uses += 1
+            self.uses.append(use_of(event, now_s, asked.name if asked is not None else ""))
         is_apart = event.boundary_before
+        if asked is not None and not is_apart and not event.boundary_after:
+            self._fused_done(asked, gpu)
         if asked is None or not is_apart or event.cpu.num_tasks < 1:
             return
         if asked.above and not event.boundary_after:
@@ -294,26 +278,17 @@ class BoundaryController:
         self.rates = self.rates.observed("launch", predicted_s, launch_s)
         self.rates = self.rates.observed_locality(gpu.local_bytes_read, gpu.bytes_read)
 
-    def _used(self, event: SliceDone, now_s: float, name: str) -> None:
-        cpu, gpu = event.cpu, event.gpu
-        busy_s = max(0, gpu.run_ms - gpu.start_ms - gpu.read_ms - gpu.write_ms) / 1000
-        allocated_s = gpu.held_ms / 1000
-        is_apart = event.boundary_before
-        self.num_uses += 1
-        self.uses.append(
-            GpuUse(
-                time_s=now_s,
-                id=event.id,
-                slice=event.slice,
-                name=name,
-                num_tasks=gpu.num_tasks,
-                gpu_allocated_s=allocated_s,
-                gpu_busy_s=busy_s if is_apart else None,
-                gpu_idle_s=max(0.0, allocated_s - busy_s) if is_apart else None,
-                cpu_s=cpu.run_ms / 1000 if is_apart else None,
-                bytes_across=cpu.bytes_written + (gpu.bytes_written if event.boundary_after else 0),
+    def _fused_done(self, asked: _Asked, tasks: TaskSums) -> None:
+        """Hold what is known against a stage in Spark's own form, if its tasks were all there."""
+        known = asked.known
+        # Some of them ran for an action that takes a few rows, more of them in a union with others.
+        if known is not None and tasks.num_tasks == asked.num_partitions:
+            self.costs.saw_fused(
+                asked.signature,
+                tasks,
+                told_s=known.cpu_s + known.gpu_s + known.rest_s,
+                all_told=known.rest_s > 0 or not asked.above,
             )
-        )
 
 
 def _decision(

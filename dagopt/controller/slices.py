@@ -49,7 +49,8 @@ def steps_of(
     state = _state(event, costs, rates)
     actions: list[Action] = []
     for _ in event.sizes:
-        found = next_step(state)
+        if not (found := next_step(state)):
+            break
         for action in found:
             state = applied(state, action)
         actions.extend(found)
@@ -64,6 +65,17 @@ def steps_of(
     ), actions
 
 
+def task_so_far_s(event: Slices, index: int) -> float:
+    """Seconds of a task of the slice's CPU-only form, a mean over those that ended and those that run.
+
+    The latter as if they had ended now; 0 where none has started.
+    """
+    size, left = event.sizes[index], event.left[index]
+    at_once = min(event.slots[index], size)
+    begun = size - left + min(at_once, left)
+    return event.running_ms[index] / 1000 * at_once / begun if begun else 0.0
+
+
 def _indices(actions: list[Action], kind: str) -> list[int]:
     return [action.index for action in actions if action.kind == kind]
 
@@ -74,6 +86,9 @@ def _state(event: Slices, costs: PartitionCosts, rates: ShuffleRates) -> Shiftin
         raise InputError(f"slices: columns of {[len(column) for column in columns]} entries")
     if event.gpus < 1 or event.cores < max(1, event.cpus_per_task):
         raise InputError(f"slices: executors have {event.cores:g} CPU slots, {event.gpus} GPUs")
+    for index, phase in enumerate(event.phases):
+        if phase == "cpu_only_running" and event.slots[index] < 1:
+            raise InputError(f"slices: slice {index} runs in {event.slots[index]} CPU slots")
     slots = Slots(
         cores=int(event.cores),
         gpus=event.gpus,

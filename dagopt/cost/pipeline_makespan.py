@@ -22,6 +22,7 @@ stages, created on the basis of the cost of each inserted shuffle stage); the fo
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -32,6 +33,10 @@ from dagopt.model.pipeline import PartitionCosts, Slots
 from dagopt.units import format_s
 
 Form: TypeAlias = Literal["fused", "split", "sliced", "shifting"]
+
+_MOST_TASKS = 1000
+"""Above so many partitions, and 100 for each core, several are taken for one long task: 100,000 of
+them one by one took the planner seconds, and a late answer is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +152,11 @@ def sliced_time(
         InputError: there are fewer partitions than slices, or no slices.
     """
     gpu_task_s = _gpu_task_s(costs, before, after)
+    as_one = max(1, num_partitions // max(_MOST_TASKS, 100 * slots.cores, num_slices))
     gpus_done_s = last_gpu_end_s(
-        slice_sizes(num_partitions, num_slices),
-        cpu_task_s=costs.cpu_s + before.write_s,
-        gpu_task_s=gpu_task_s,
+        slice_sizes(num_partitions // as_one, num_slices),
+        cpu_task_s=as_one * (costs.cpu_s + before.write_s),
+        gpu_task_s=as_one * gpu_task_s,
         handover_s=before.stage_s,
         slots=slots,
         max_cpu_tasks=max_cpu_tasks,
@@ -215,13 +221,20 @@ def _side_by_side(
 
     A time is enough if the whole tasks in it are ``count`` or more; it is the end of one of them.
     """
-    best = (ready_s + _stage_s(count, gpus, gpu_task_s), count)
-    for waves in range(1, math.ceil(count / lent) + 1):
-        on_cpus = min(count, waves * lent)
-        on_gpus = count - on_cpus
-        gpus_s = ready_s + _stage_s(on_gpus, gpus, gpu_task_s) if on_gpus else 0.0
-        best = min(best, (max(waves * cpu_task_s, gpus_s), on_gpus))
-    return best
+    waves = math.ceil(count / lent)
+
+    def on_gpus(waves: int) -> int:
+        return max(0, count - waves * lent)
+
+    def gpus_s(waves: int) -> float:
+        left = on_gpus(waves)
+        return ready_s + _stage_s(left, gpus, gpu_task_s) if left else 0.0
+
+    # More waves on CPU slots end later and leave less to the GPUs: the best is where the two meet.
+    met = bisect_left(range(waves), True, key=lambda waves: waves * cpu_task_s >= gpus_s(waves))
+    return min(
+        (max(waves * cpu_task_s, gpus_s(waves)), on_gpus(waves)) for waves in (max(0, met - 1), met)
+    )
 
 
 def _stage_s(num_tasks: int, at_once: int, task_s: float) -> float:

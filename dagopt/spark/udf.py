@@ -48,19 +48,20 @@ def gpu_udf(
 
     Takes what ``pandas_udf``, ``predict_batch_udf``, ``arrow_udf`` and ``udf`` give, if it gives a
     value for each row, and is then used as before. Takes plain functions for ``applyInPandas`` and
-    ``applyInArrow`` of a grouped DataFrame, ``mapInPandas`` and ``mapInArrow``::
+    ``applyInArrow`` of a grouped or cogrouped DataFrame, ``mapInPandas`` and ``mapInArrow``::
 
         infer = dagopt.gpu_udf(predict_batch_udf(...), dagopt.gpu_profile())
         scores = frame.select(infer(decode("jpeg")))
         frame.groupBy("k").applyInPandas(dagopt.gpu_udf(train, dagopt.gpu_profile()), schema)
 
     The function runs in an operator of its own under the profile, with shuffles around it where they
-    pay, as every GPU operator does. UDFs of one projection that have other profiles, or none, run apart
-    from it, those that it is called on too: ``decode`` above holds no GPU.
+    pay, as every GPU operator does; that of a cogrouped DataFrame without them. UDFs of one projection
+    that have other profiles, or none, run apart from it, those that it is called on too: ``decode``
+    above holds no GPU.
 
-    Without dagopt in the session, and with its ``mode`` ``off`` or ``explain``, the plan is Spark's own:
-    the function runs without a profile, on CPU slots, as it does in streaming queries and in barrier
-    stages, and where a UDF is called in SQL by a name that ``spark.udf.register`` gave it.
+    Without dagopt in the session, and with its ``mode`` ``off`` or ``explain``, which tells the forms that
+    it would get, the function runs without a profile, on CPU slots, as it does in streaming queries and
+    in barrier stages, and where a UDF is called in SQL by a name that ``spark.udf.register`` gave it.
 
     Args:
         function_or_udf: the UDF, or the function.

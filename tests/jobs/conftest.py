@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import QUICK_START
+
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 
 #: Many times what the longest takes on two quiet cores: only a hang lasts longer.
@@ -25,6 +27,7 @@ def environment() -> dict[str, str]:
     own = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     own["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     own["PYSPARK_PYTHON"] = own["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    own["SPARK_LAUNCHER_OPTS"] = QUICK_START
     own["SPARK_LOCAL_IP"] = "127.0.0.1"
     return own
 
@@ -50,6 +53,7 @@ def submit() -> JobRunner:
             "spark.ui.enabled=false",
             "spark.sql.shuffle.partitions=4",
             "spark.log.level=ERROR",
+            f"spark.driver.extraJavaOptions={QUICK_START}",
         ):
             command += ["--conf", conf]
         return _run([*command, str(JOBS / f"{job}.py"), *map(str, arguments)])

@@ -1,8 +1,9 @@
 """GPU stages of RDDs, by `dagopt.gpu_stage` and by Spark's own `withResources`, in one application.
 
-    python gpu_rdd_scenarios.py RESULT.json
+    python gpu_rdd_scenarios.py RESULT.json [SCENARIO ...]
 
-Writes for each scenario the rows of each partition in their order, both ways. Functions tell in their
+Writes for each scenario the rows of each partition in their order, both ways, and without names also what
+actions of other kinds did. Functions tell in their
 rows how many GPUs their tasks held. tests/spark/test_gpu_rdd.py reads it.
 """
 
@@ -122,7 +123,8 @@ def lineage(rdd: RDD[Any]) -> str:
     return text.decode()
 
 
-def main(result: Path) -> None:
+def main(result: Path, names: list[str]) -> None:
+    """Run all scenarios, or those named."""
     spark = SparkSession.builder.getOrCreate()
     sc = spark.sparkContext
     sc.setLogLevel("WARN")
@@ -138,11 +140,20 @@ def main(result: Path) -> None:
 
     seen: dict[str, Any] = {
         name: {
-            which: [[as_texts(row) for row in part] for part in plan(sc, stage).glom().collect()]
+            which: [
+                [as_texts(row) for row in part]
+                for part in SCENARIOS[name](sc, stage).glom().collect()
+            ]
             for which, stage in (("ours", ours), ("spark", spark_s))
         }
-        for name, plan in SCENARIOS.items()
+        for name in names or SCENARIOS
     }
+    decoded = sc.parallelize(range(4), 2).mapPartitions(decode)
+    seen["lineage"] = [lineage(ours(decoded)), lineage(spark_s(decoded))]
+    if names:
+        seen["report"] = dagopt.report(spark).to_dict()
+        result.write_text(json.dumps(seen), encoding="utf-8")
+        return
     staged = ours(sc.parallelize(range(4), 2).mapPartitions(decode))
     used = staged.getResourceProfile()
     seen["profile"] = [used.id if used is not None else None, profile.id]
@@ -151,13 +162,10 @@ def main(result: Path) -> None:
     staged.checkpoint()
     seen["checkpointed"] = [staged.count(), staged.count(), staged.isCheckpointed()]
     seen["failing"] = [failing(sc, ours), failing(sc, spark_s)]
-    decoded = sc.parallelize(range(4), 2).mapPartitions(decode)
-    seen["lineage"] = [lineage(ours(decoded)), lineage(spark_s(decoded))]
     seen["report"] = dagopt.report(spark).to_dict()
-    if "shuffle" in sys.argv:
-        seen["two_profiles"] = [as_texts(row) for row in two_profiles(sc, profile, half)]
+    seen["two_profiles"] = [as_texts(row) for row in two_profiles(sc, profile, half)]
     result.write_text(json.dumps(seen), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

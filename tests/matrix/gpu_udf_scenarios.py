@@ -3,7 +3,7 @@
     python gpu_udf_scenarios.py RESULT.json
 
 Writes for each scenario the rows of each partition in their order, of the plan whose function has a profile
-and of the same plan without one, its columns, and whether dagopt planned an operator. Functions tell in
+and of the same plan without one, its columns, how many operators dagopt planned and what it explains. Functions tell in
 their rows how many GPUs their tasks held. tests/spark/test_gpu_udf.py reads it.
 """
 
@@ -68,6 +68,11 @@ def rest_gpus(scored: pd.DataFrame) -> pd.Series:
     return scored["id"] * 0 + held_gpus()
 
 
+@pandas_udf(LONG)  # type: ignore[untyped-decorator]
+def more_gpus(held: pd.Series, ids: pd.Series) -> pd.Series:
+    return held * 0 + ids * 0 + held_gpus()
+
+
 @udf(LONG)
 def row_gpus(_: int) -> int:
     return held_gpus()
@@ -83,6 +88,11 @@ def group(part: pd.DataFrame) -> pd.DataFrame:
 
 def keyed_group(key: tuple[Any, ...], part: pd.DataFrame) -> pd.DataFrame:
     return part.assign(gpu_gpus=held_gpus(), k=key[0]).sort_values("id")
+
+
+def two_groups(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    found = {"k": [one["k"].iloc[0]], "n": [len(one) + len(other)], "gpu_gpus": [held_gpus()]}
+    return pd.DataFrame(found)
 
 
 def parts(frames: Iterator[Any]) -> Iterator[Any]:
@@ -117,6 +127,17 @@ def grouped(spark: SparkSession, profiles: Profiles) -> DataFrame:
         dagopt.gpu_udf(group, profiles[0]), "id long, k long, gpu_gpus long"
     )
     return frame.withColumn("after_gpus", gpus("id"))
+
+
+def profile_of_spark(spark: SparkSession, profile: ResourceProfile | None) -> dict[str, Any]:
+    """Spark's own argument, which it has from 4.0 on."""
+    return {} if profile is None or spark.version.startswith("3.") else {"profile": profile}
+
+
+def cogrouped(spark: SparkSession, profiles: Profiles) -> DataFrame:
+    one, other = (numbers(spark).withColumn("k", F.col("id") % 3).groupBy("k") for _ in range(2))
+    train = dagopt.gpu_udf(two_groups, profiles[0])
+    return one.cogroup(other).applyInPandas(train, "k long, n long, gpu_gpus long")
 
 
 SCENARIOS: dict[str, Plan] = {
@@ -162,6 +183,23 @@ SCENARIOS: dict[str, Plan] = {
         numbers(spark)
         .groupBy((F.col("id") % 3).alias("k"))
         .applyInPandas(dagopt.gpu_udf(keyed_group, p[0]), "id long, gpu_gpus long, k long")
+    ),
+    "cogroups": cogrouped,
+    "cogroups_union": lambda spark, p: cogrouped(spark, p).union(cogrouped(spark, p[1:] + p[:1])),
+    "stacked": lambda spark, p: (
+        numbers(spark)
+        .select("id", decode("id")["cpu_gpus"].alias("cpu_gpus"))
+        .mapInPandas(dagopt.gpu_udf(parts, p[0]), "id long, cpu_gpus long, gpu_gpus long")
+        .select("id", "cpu_gpus", dagopt.gpu_udf(gpus, p[0])("gpu_gpus").alias("one"))
+        .withColumn("two_gpus", dagopt.gpu_udf(row_gpus, p[0])("one"))
+    ),
+    "behind_profile": lambda spark, p: (
+        numbers(spark)
+        .mapInPandas(parts, "id long, gpu_gpus long", **profile_of_spark(spark, p[0]))
+        .select("id", "gpu_gpus", dagopt.gpu_udf(gpus, p[0])("id").alias("one"))
+    ),
+    "nested_calls": lambda spark, p: numbers(spark).select(
+        dagopt.gpu_udf(more_gpus, p[0])(dagopt.gpu_udf(gpus, p[0])("id"), "id").alias("gpu_gpus")
     ),
     "mapped": lambda spark, p: numbers(spark).mapInPandas(
         dagopt.gpu_udf(parts, p[0]), "id long, gpu_gpus long"
@@ -209,6 +247,11 @@ def rows_of(frame: DataFrame) -> list[list[Any]]:
     return [[row.asDict(recursive=True) for row in part] for part in glommed]
 
 
+def explained(frame: DataFrame) -> list[list[str]]:
+    shown = dagopt.explain(frame).to_dict()["operators"]
+    return [[one["name"], one["profile"], one.get("signature", "")] for one in shown]
+
+
 def plan_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
@@ -228,7 +271,8 @@ def main(result: Path, names: list[str]) -> None:
                 "gpu": rows_of(marked),
                 "plain": rows_of(plain),
                 "columns": [marked.columns, plain.columns],
-                "is_planned": "GpuStage" in plan_of(marked),
+                "num_planned": plan_of(marked).split("Initial Plan")[0].count("GpuStage"),
+                "explained": explained(marked),
             }
     seen["failing"] = [failing(spark, profile), failing(spark, None)]
     seen["both_forms"] = [both_forms(spark, profile), both_forms(spark, None)]

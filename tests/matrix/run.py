@@ -172,7 +172,7 @@ def gpu_udfs(spark: Spark, directory: Path) -> str:
             rows = [str(row) for part in found["gpu"] for row in part]
             held = all("'gpu_gpus': 1" in row for row in rows)
             others = any(f"'{other}_gpus': 1" in row for other in ("cpu", "after") for row in rows)
-            if not rows or not held or others or not found["is_planned"]:
+            if not rows or not held or others or not found["num_planned"]:
                 raise FailedError(f"gpu_udf {name}, adaptive {adaptive}: {found}")
     return f"{len(names)} kinds of functions of gpu_udf under their profile"
 

@@ -197,6 +197,25 @@ def test_slices_that_compete_for_no_slot_are_no_slower_than_one_after_the_other(
     assert end_s(slices) <= end_s((count,)) * _MORE
 
 
+@given(counts, st.integers(2, 64), slots_(), quarters_s, quarters_s, st.integers(0, 5))
+def test_a_limit_on_cpu_tasks_that_they_do_not_reach_changes_nothing(
+    count: int, num_slices: int, slots: Slots, cpu_s: float, gpu_s: float, more: int
+) -> None:
+    limits = (0, min(slots.cores, count) + more)
+    ends_s = [
+        last_gpu_end_s(
+            slice_sizes(count, min(num_slices, count)),
+            cpu_task_s=cpu_s,
+            gpu_task_s=gpu_s,
+            handover_s=0.0,
+            slots=slots,
+            max_cpu_tasks=limit,
+        )
+        for limit in limits
+    ]
+    assert ends_s[0] == ends_s[1]
+
+
 @given(counts, partition_costs, slots_(), shuffle_rates)
 def test_one_slice_is_the_split_form_with_both_shuffles(
     count: int, costs: PartitionCosts, slots: Slots, rates: ShuffleRates

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import RunSparkScript
 from tests.spark.gpu_cluster import gpu_conf, needs_profiles_in_sql
 
 pytestmark = [pytest.mark.spark, needs_profiles_in_sql]
@@ -146,19 +145,3 @@ def test_a_limit_is_said(seen: dict[str, Any]) -> None:
     (limited,) = seen["limited"]["operators"]
     assert limited["form"] == "fused"
     assert limited["reason"] == "a limit needs only some of the rows"
-
-
-def test_without_dagopt_it_is_an_error(run_spark_script: RunSparkScript, tmp_path: Path) -> None:
-    script = """
-    from pyspark.sql import SparkSession
-    import dagopt
-    from dagopt.errors import BridgeError
-
-    try:
-        dagopt.explain(SparkSession.builder.getOrCreate().range(3))
-    except BridgeError as error:
-        print("error:", error)
-    """
-    conf = {**gpu_conf(tmp_path), "spark.master": "local[2]"}
-    ended = run_spark_script(script, conf=conf, dagopt=False).ok()
-    assert "error: dagopt plans no GPU operators in this session" in ended.stdout

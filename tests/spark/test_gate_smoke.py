@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import QUICK_START
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +30,12 @@ def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     result = directory / "result.json"
     environment = {
         **os.environ,
-        "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {spark_jar} pyspark-shell",
+        "PYSPARK_SUBMIT_ARGS": shlex.join(
+            [
+                *("--driver-class-path", str(spark_jar), "--driver-java-options", QUICK_START),
+                *("--conf", f"spark.executor.extraJavaOptions={QUICK_START}", "pyspark-shell"),
+            ]
+        ),
         "DAGOPT_JAR": str(spark_jar),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import RunSparkScript
+from tests.conftest import run_spark
 from tests.spark.gpu_cluster import gpu_conf, needs_profiles_in_sql
 
 pytestmark = [pytest.mark.spark, needs_profiles_in_sql]
 
-COMMON = """
+SCRIPT = """
 import json, os, threading, time
 from pathlib import Path
 from pyspark import TaskContext
@@ -42,9 +42,9 @@ def plain(parts):
     for part in parts:
         part["gpu_number"] = number()
         yield part
-"""
 
-LOST = """
+found = {"plain": rows_of(plain, None)}
+
 def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
 
@@ -60,21 +60,16 @@ def lose_executor(parts):
         part["gpu_number"] = number()
         yield part
 
-found = {"lost": rows_of(lose_executor, profile), "plain": rows_of(plain, None)}
+found["lost"] = rows_of(lose_executor, profile)
 found["was_lost"] = (here / "lost").exists()
-found["report"] = dagopt.report(spark).to_dict()
-(here / "found.json").write_text(json.dumps(found))
-"""
+found["report_of_lost"] = dagopt.report(spark).to_dict()
 
-CANCELLED = """
 def slow(parts):
     for part in parts:
         (here / f"began-{number()}").touch()
         time.sleep(30)
         part["gpu_number"] = number()
         yield part
-
-found = {}
 
 def run():
     spark.sparkContext.setJobGroup("slow", "a job to cancel", interruptOnCancel=True)
@@ -94,44 +89,42 @@ thread.join(timeout=25)
 found["ended"] = not thread.is_alive()
 found["active"] = list(spark.sparkContext.statusTracker().getActiveJobsIds())
 found["after"] = rows_of(plain, profile)
-found["plain"] = rows_of(plain, None)
 found["report"] = dagopt.report(spark).to_dict()
 (here / "found.json").write_text(json.dumps(found))
 """
 
 
-def found_by(
-    run_spark_script: RunSparkScript, directory: Path, script: str, **conf: str
-) -> dict[str, Any]:
-    settings = {
+@pytest.fixture(scope="module")
+def found(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the script wrote."""
+    assert spark_jar.is_file()
+    directory = tmp_path_factory.mktemp("failures")
+    conf = {
+        **gpu_conf(directory),
+        "spark.master": "local-cluster[2,2,640]",
         "spark.dagopt.boundary": "always",
         "spark.dagopt.planner.timeout": "60s",
-        **{key.replace("_", "."): value for key, value in conf.items()},
     }
-    run_spark_script(COMMON + script, conf={**gpu_conf(directory), **settings}).ok()
-    found: dict[str, Any] = json.loads((directory / "found.json").read_text())
-    return found
+    run_spark(directory, SCRIPT, conf=conf).ok()
+    written: dict[str, Any] = json.loads((directory / "found.json").read_text())
+    return written
 
 
-def test_an_executor_lost_in_the_gpu_part_changes_no_row(
-    run_spark_script: RunSparkScript, tmp_path: Path
-) -> None:
-    found = found_by(run_spark_script, tmp_path, LOST, spark_master="local-cluster[2,2,640]")
+def test_an_executor_lost_in_the_gpu_part_changes_no_row(found: dict[str, Any]) -> None:
     assert found["was_lost"]
     assert found["lost"] == found["plain"]
-    probe, rest = found["report"]["gpu_stages"]
+    probe, rest = found["report_of_lost"]["gpu_stages"]
     assert (probe["form"], probe["slices"]) == ("probe", [2, 6])
     assert rest["boundary_before"]
-    assert found["report"]["gate"]["off_reason"] == ""
 
 
-def test_a_job_cancelled_in_a_slice_ends_with_it(
-    run_spark_script: RunSparkScript, tmp_path: Path
-) -> None:
-    found = found_by(run_spark_script, tmp_path, CANCELLED)
+def test_a_job_cancelled_in_a_slice_ends_with_it(found: dict[str, Any]) -> None:
     assert found["groups"] >= 1  # jobs of the slices are in the group of the user's thread
     assert found["ended"]
     assert "cancelled" in found["error"].lower()
     assert found["active"] == []
     assert found["after"] == found["plain"]
+
+
+def test_dagopt_stays_on(found: dict[str, Any]) -> None:
     assert found["report"]["gate"]["off_reason"] == ""

@@ -55,19 +55,3 @@ def test_a_task_with_a_profile_has_its_device(
     assert len(errors) == 3
     assert all(has in error for error in errors)
     assert "asks for 1 GPUs, 8 cores," in errors[0]
-
-
-def test_local_mode_runs_the_plan_unchanged(run_spark_script: RunSparkScript) -> None:
-    script = """
-    from pyspark.sql import SparkSession
-    import dagopt
-
-    spark = SparkSession.builder.getOrCreate()
-    profile = dagopt.gpu_profile()
-    arguments = {} if spark.version.startswith("3.5") else {"profile": profile}
-    rows = spark.range(4).mapInPandas(lambda parts: parts, "id long", **arguments).collect()
-    print(profile, sorted(row.id for row in rows))
-    """
-    ended = run_spark_script(script, conf={"spark.master": "local[2]"}, dagopt=False).ok()
-    assert "None [0, 1, 2, 3]\n" in ended.stdout
-    assert "local[2] has no stage-level scheduling" in ended.stdout + ended.stderr

@@ -19,7 +19,7 @@ SCENARIOS = (
 )  # fmt: skip
 
 
-def run(directory: Path, *arguments: str, **conf: str) -> dict[str, Any]:
+def run(directory: Path, *names: str, **conf: str) -> dict[str, Any]:
     result = directory / "result.json"
     options = {f"spark.dagopt.{key.replace('_', '.')}": value for key, value in conf.items()}
     settings = {
@@ -28,7 +28,7 @@ def run(directory: Path, *arguments: str, **conf: str) -> dict[str, Any]:
         **options,
     }
     script = ROOT / "tests" / "matrix" / "gpu_rdd_scenarios.py"
-    run_spark(directory, script, str(result), *arguments, conf=settings).ok()
+    run_spark(directory, script, str(result), *names, conf=settings).ok()
     found: dict[str, Any] = json.loads(result.read_text())
     return found
 
@@ -37,7 +37,7 @@ def run(directory: Path, *arguments: str, **conf: str) -> dict[str, Any]:
 def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the scenarios did, with a boundary in each."""
     assert spark_jar.is_file()
-    return run(tmp_path_factory.mktemp("rdd"), "shuffle", boundary="always")
+    return run(tmp_path_factory.mktemp("rdd"), boundary="always")
 
 
 def without_gpus(parts: list[list[Any]]) -> list[list[Any]]:
@@ -96,8 +96,9 @@ def test_without_boundaries_it_is_spark_s_own(
     spark_jar: Path, tmp_path: Path, conf: dict[str, str]
 ) -> None:
     assert spark_jar.is_file()
-    found = run(tmp_path, **conf)
-    for name in SCENARIOS:
+    names = ("numbers", "lines", "keyed")
+    found = run(tmp_path, *names, **conf)
+    for name in names:
         assert found[name]["ours"] == found[name]["spark"]
     ours, spark_s = found["lineage"]
     assert ours == spark_s
@@ -158,29 +159,3 @@ def test_costs_are_learned_where_it_stands(
     assert again["predicted_s"] < again["stock_s"]
     assert other["signature"] != first["signature"]
     assert ended.stdout.endswith("done\n")
-
-
-def test_wrong_arguments_and_local_mode(run_spark_script: RunSparkScript) -> None:
-    script = """
-    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
-    from pyspark.sql import SparkSession
-    import dagopt
-    from dagopt.errors import InputError
-
-    spark = SparkSession.builder.getOrCreate()
-    rdd = spark.sparkContext.parallelize(range(4), 2)
-    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
-    for arguments in ((rdd, {"gpu": 1}), (spark.range(3), profile)):
-        try:
-            dagopt.gpu_stage(*arguments)
-        except InputError as error:
-            print("error:", error)
-    print(dagopt.gpu_stage(rdd, profile) is rdd, dagopt.gpu_stage(rdd, None) is rdd)
-    print(dagopt.gpu_stage(rdd, profile).map(lambda row: row + 1).collect())
-    """
-    ended = run_spark_script(script, conf={"spark.master": "local[2]"}).ok()
-    assert "error: gpu_stage: profile is a dict, expected a ResourceProfile" in ended.stdout
-    assert "error: gpu_stage: rdd is a DataFrame, expected an RDD" in ended.stdout
-    assert "True True\n" in ended.stdout
-    assert "[1, 2, 3, 4]\n" in ended.stdout
-    assert "local[2] has no stage-level scheduling" in ended.stdout + ended.stderr

@@ -251,3 +251,85 @@ def test_costs_are_learned_from_a_first_slice(
         assert "against fused" in one["reason"] or "fused" in one["reason"]
     assert again["num_partitions"] == 16
     assert report["gate"]["off_reason"] == ""
+
+
+def test_a_stage_that_takes_longer_than_what_is_known_of_it_is_measured_again(
+    run_spark_script: RunSparkScript, tmp_path: Path
+) -> None:
+    script = """
+    import json, pathlib, time
+    from pyspark.sql import SparkSession
+    import dagopt
+
+    spark = SparkSession.builder.getOrCreate()
+    decode_s = pathlib.Path("decode_s").absolute()
+    path = str(decode_s)
+
+    def decode(parts):
+        for part in parts:
+            time.sleep(float(open(path).read()))
+            yield part
+
+    def infer(parts):
+        for part in parts:
+            time.sleep(0.3)
+            yield part
+
+    frame = spark.range(0, 800, 1, 8).mapInPandas(decode, "id long")
+    frame = frame.mapInPandas(infer, "id long", profile=dagopt.gpu_profile())
+    for seconds in (0.0, 0.9, 0.9):
+        decode_s.write_text(str(seconds))
+        frame.rdd.count()
+        frame = frame.select("id")  # planned anew
+    print("result", dagopt.report(spark).to_json())
+    """
+    conf = {**gpu_conf(tmp_path), "spark.dagopt.planner.timeout": "60s"}
+    ended = run_spark_script(script, conf=conf).ok()
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("result ")]
+    report = json.loads(line.removeprefix("result "))
+    *_, known, again, rest = report["gpu_stages"]
+    assert [known["form"], again["form"]] == ["fused", "probe"]
+    assert again["reason"].startswith("its fused tasks took ")
+    assert rest["form"] != "fused"
+    assert "were predicted" not in rest["reason"]
+
+
+def test_a_hint_acts_where_nothing_else_of_dagopt_does(
+    run_spark_script: RunSparkScript, tmp_path: Path
+) -> None:
+    script = """
+    import json
+    from pyspark.sql import SparkSession
+    import dagopt
+
+    spark = SparkSession.builder.getOrCreate()
+
+    def passed_on(parts):
+        return parts
+
+    def plan(frame):
+        return frame._jdf.queryExecution().executedPlan().toString()
+
+    frame = spark.range(0, 80, 1, 8).mapInPandas(passed_on, "id long")
+    frame = frame.mapInPandas(passed_on, "id long", profile=dagopt.gpu_profile())
+    hinted = {value: frame.hint("dagopt", value) for value in ("always", "auto", "never")}
+    planned = [name for name, one in hinted.items() if "GpuStage" in plan(one)]
+    rows = [frame.rdd.glom().collect(), hinted["always"].rdd.glom().collect()]
+    report = dagopt.report(spark).to_dict()
+    print("result", json.dumps([planned, "GpuStage" in plan(frame), rows[0] == rows[1], report]))
+    """
+    conf = {
+        **gpu_conf(tmp_path),
+        "spark.dagopt.grouping.enabled": "false",
+        "spark.dagopt.boundary": "never",
+        "spark.dagopt.planner.timeout": "60s",
+    }
+    ended = run_spark_script(script, conf=conf).ok()
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("result ")]
+    planned, is_planned, is_equal, report = json.loads(line.removeprefix("result "))
+    assert planned == ["always", "auto"]
+    assert not is_planned
+    assert is_equal
+    assert report["gate"]["off_reason"] == ""
+    assert report["gate"]["task_sets_held"] == 0
+    assert any(one["boundary_before"] for one in report["gpu_stages"])

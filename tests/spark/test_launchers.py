@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from dagopt.spark.launch import SPARK_LINES
-from tests.conftest import BASE_CONF, ROOT, RunSparkScript, run_process, spark_submit
+from dagopt.spark.properties import read_properties
+from jobs.etl_shuffle import example_tables, write_tables
+from tests.conftest import BASE_CONF, QUICK_START, ROOT, RunSparkScript, run_process, spark_submit
 from tests.spark.gpu_cluster import gpu_conf
 
 pytestmark = pytest.mark.spark
@@ -82,11 +84,11 @@ def test_configure_in_a_plain_spark_submit(run_spark_script: RunSparkScript) -> 
 def test_configure_in_a_notebook_and_again_in_the_same_jvm(spark_jar: Path, tmp_path: Path) -> None:
     assert spark_jar.is_file()
     (tmp_path / "notebook.py").write_text(JOB, encoding="utf-8")
-    settings = " ".join(f"--conf {key}={value}" for key, value in BASE_CONF.items())
+    settings = [part for key, value in BASE_CONF.items() for part in ("--conf", f"{key}={value}")]
     ended = run_process(
         [sys.executable, "notebook.py", "configure", "again"],
         cwd=tmp_path,
-        environment={"PYSPARK_SUBMIT_ARGS": f"{settings} pyspark-shell"},
+        environment={"PYSPARK_SUBMIT_ARGS": shlex.join([*settings, "pyspark-shell"])},
     ).ok()
     assert report_of(ended.stdout)["gate"]["task_sets_held"] >= 1
     report_of(ended.stdout, "again")
@@ -101,9 +103,9 @@ def test_what_dagopt_conf_prints(spark_jar: Path, tmp_path: Path) -> None:
     report_of(run_process(command, cwd=tmp_path).ok().stdout)
 
 
-def own_jar(spark_jar: Path, *, always: bool = False) -> dict[str, str]:
+def own_jar(spark_jar: Path) -> dict[str, str]:
     """What the ready-made files say of the newest jar, for this one: Python 3.10 has no Spark 4.3."""
-    if not always and SPARK_LINES[-1] in spark_jar.name:
+    if SPARK_LINES[-1] in spark_jar.name:
         return {}
     return {"spark.jars": str(spark_jar), "spark.driver.extraClassPath": str(spark_jar)}
 
@@ -114,36 +116,110 @@ def test_the_command_that_local_cluster_conf_names(spark_jar: Path, tmp_path: Pa
     _, *arguments = shlex.split(command.replace("\\\n#", " "))
     for name in ("dagopt", "jobs", "spark_conf"):
         (tmp_path / name).symlink_to(ROOT / name)
-    over = [part for item in own_jar(spark_jar).items() for part in ("--conf", "=".join(item))]
-    ended = run_process(
-        [str(spark_submit()), *over, *arguments],
-        cwd=tmp_path,
-        environment={"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
-    ).ok()
+    # Some of the data, where the command would have written all of it.
+    prepared = arguments[arguments.index("--input") + 1]
+    frames = example_tables()
+    flights = frames["flights"].query("month == 7 and day <= 2")
+    write_tables({**frames, "flights": flights}, tmp_path / prepared, scale=1)
+    quick = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+    settings = {**dict.fromkeys(quick, QUICK_START), **own_jar(spark_jar)}
+    settings["spark.sql.shuffle.partitions"] = BASE_CONF["spark.sql.shuffle.partitions"]
+    over = [part for item in settings.items() for part in ("--conf", "=".join(item))]
+    command = [str(spark_submit()), *over, *arguments]
+    ended = run_process(command, cwd=tmp_path, environment=environment()).ok()
     assert " runs: mode on, planner " in ended.stderr
     assert "wrote build/etl: " in ended.stdout
     assert (tmp_path / "build" / "etl" / "carriers" / "_SUCCESS").is_file()
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "spark_conf").glob("*.conf")), ids=lambda path: path.stem
-)
-def test_a_ready_made_file(path: Path, spark_jar: Path, tmp_path: Path) -> None:
-    for name in ("dagopt", "spark_conf"):  # the files' paths begin at a checkout's root
-        (tmp_path / name).symlink_to(ROOT / name)
+#: Its paths are those of a checkout, and it is for GPUs: spark-submit reads it as a user has it do. So it does
+#: local-cluster.conf, in the test above. What the others say is told one JVM, one application after the other.
+BY_SPARK_SUBMIT = "gpu-standalone"
+OTHERS = sorted({path.stem for path in (ROOT / "spark_conf").glob("*.conf")} - {BY_SPARK_SUBMIT})
+
+APPLICATIONS = """
+import json, sys
+from pathlib import Path
+import dagopt
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+SparkContext._ensure_initialized()
+java = SparkContext._jvm.java
+for name, over in json.loads(Path("over.json").read_text()).items():
+    properties = java.util.Properties()
+    properties.load(java.io.FileReader(f"spark_conf/{name}.conf"))
+    conf = SparkConf().setAppName(name)
+    for key in properties.stringPropertyNames():
+        conf.set(key, properties.getProperty(key).strip())
+    spark = SparkSession(SparkContext(conf=conf.setAll(over.items())))
+    rows = spark.range(0, 1000, 1, 4).repartition(4, "id").groupBy("id").count().count()
+    print(f"rows-of-{name}", rows)
+    print(f"report-of-{name}", dagopt.report(spark).to_json(), flush=True)
+    spark.stop()
+"""
+
+
+def link_checkout(directory: Path) -> None:
+    """The files' paths begin at a checkout's root."""
+    for name in ("dagopt", "spark_conf"):
+        (directory / name).symlink_to(ROOT / name)
+
+
+def environment() -> dict[str, str]:
+    """The planner's Python is found on the PATH."""
+    return {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def over_a_file(name: str, directory: Path) -> dict[str, str]:
+    """What stands in a ready-made file, but cannot be had on this machine."""
+    gpu = gpu_conf(directory) if name.startswith("gpu-") else {}
+    return {**BASE_CONF, "spark.submit.deployMode": "client", **gpu}
+
+
+def test_a_ready_made_file_by_spark_submit(spark_jar: Path, tmp_path: Path) -> None:
+    link_checkout(tmp_path)
     (tmp_path / "job.py").write_text(JOB, encoding="utf-8")
-    over = {**BASE_CONF, "spark.submit.deployMode": "client"}
-    if path.stem.startswith("gpu-"):
-        over |= gpu_conf(tmp_path)
-    # The jar of these lies where only their drivers find it.
-    elsewhere = {"yarn", "kubernetes", "gpu-yarn", "gpu-k8s"}
-    over |= own_jar(spark_jar, always=path.stem in elsewhere)
-    command = [str(spark_submit()), "--properties-file", str(path)]
+    over = {**over_a_file(BY_SPARK_SUBMIT, tmp_path), **own_jar(spark_jar)}
+    command = [str(spark_submit()), "--properties-file", f"spark_conf/{BY_SPARK_SUBMIT}.conf"]
     command += [part for key, value in over.items() for part in ("--conf", f"{key}={value}")]
-    ended = run_process(
-        [*command, "job.py"],
-        cwd=tmp_path,
-        environment={"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
-    ).ok()
+    ended = run_process([*command, "job.py"], cwd=tmp_path, environment=environment()).ok()
     assert "rows 1000\n" in ended.stdout
     report_of(ended.stdout)
+
+
+@pytest.fixture(scope="module")
+def applications(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the applications with the other files printed."""
+    directory = tmp_path_factory.mktemp("files")
+    link_checkout(directory)
+    jar = {"spark.jars": str(spark_jar)}
+    over = {name: {**over_a_file(name, directory), **jar} for name in OTHERS}
+    (directory / "over.json").write_text(json.dumps(over))
+    (directory / "job.py").write_text(APPLICATIONS, encoding="utf-8")
+    arguments = ["--driver-class-path", str(spark_jar), "--driver-java-options", QUICK_START]
+    submit = {"PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"])}
+    return (
+        run_process(
+            [sys.executable, "job.py"], cwd=directory, environment={**environment(), **submit}
+        )
+        .ok()
+        .stdout
+    )
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_ready_made_file(applications: str, name: str) -> None:
+    assert f"rows-of-{name} 1000\n" in applications
+    report = report_of(applications, f"report-of-{name}")
+    assert report["mode"] == ("explain" if name == "explain" else "on")
+
+
+@pytest.mark.parametrize("name", [*OTHERS, BY_SPARK_SUBMIT])
+def test_the_jar_that_a_ready_made_file_names(name: str) -> None:
+    settings = read_properties(ROOT / "spark_conf" / f"{name}.conf")
+    for key in ("spark.jars", "spark.driver.extraClassPath"):
+        path = Path(settings[key].removeprefix("local://"))
+        assert path.name == f"dagopt-spark-{SPARK_LINES[-1]}.jar"
+        # In a checkout, in an image, or in the working directory of a driver in the cluster.
+        assert str(path.parent) in {"dagopt/jvm/jars", "/opt/dagopt", "."}

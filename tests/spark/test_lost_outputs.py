@@ -112,6 +112,7 @@ def test_a_fetch_failure_while_tasks_are_held(
         str(local),
         dagopt=False,
         conf={
+            "spark.master": "local-cluster[2,1,640]",
             "spark.local.dir": str(local),
             "spark.plugins": "org.apache.spark.scheduler.dagopt.DagoptPlugin",
             "spark.driver.extraClassPath": str(spark_jar),

@@ -53,7 +53,7 @@ def run(run_spark_script: RunSparkScript, tmp_path: Path, name: str) -> Run:
     decision_log = tmp_path / "decisions.jsonl"
     decision_log.unlink(missing_ok=True)
     conf = {
-        "spark.master": "local-cluster[2,1,1024]",
+        "spark.master": "local-cluster[1,2,1024]",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": log_dir.as_uri(),
         "spark.sql.adaptive.coalescePartitions.enabled": "false",

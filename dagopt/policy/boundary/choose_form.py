@@ -34,6 +34,9 @@ Boundary: TypeAlias = Literal["auto", "always", "never"]
 MAX_PROBE_FRACTION = 0.25
 """Largest share of the partitions that is run only to measure."""
 
+_ORDER: tuple[Form, ...] = ("fused", "split", "sliced", "shifting")
+"""In which forms that lost are named."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundarySettings:
@@ -74,7 +77,7 @@ class BoundaryDecision:
     form: Form | Literal["probe"]
 
     reason: str
-    """With the numbers of the forms that lost."""
+    """With the numbers of the forms that lost, of each the fastest."""
 
     num_slices: int = 1
     """Above 1 in the forms ``sliced`` and ``shifting`` only."""
@@ -192,12 +195,15 @@ def _considered(
     if costs.cpu_s > 0 and costs.rest_s > 0:
         forms.append(split_time(count, costs, slots, before=before, after=after))
     if costs.cpu_s > 0:
+        beside = slots.cores_beside_gpus
+        # A limit that no more CPU tasks than that reach changes nothing.
+        limits = (0, beside) if beside < min(slots.cores, count) else (0,)
         forms.extend(
             sliced_time(
                 count, costs, slots, before, after, num_slices=num_slices, max_cpu_tasks=limit
             )
             for num_slices in slice_counts(count, slots, settings.max_slices)
-            for limit in (0, slots.cores_beside_gpus)
+            for limit in limits
         )
     num_slices = min(settings.max_shifting_slices, count // slots.gpu_tasks)
     if pipeline.has_cpu_form and pipeline.sliceable and num_slices > 1:
@@ -296,8 +302,27 @@ def _verdict(
         why = [f"less than {settings.min_gain_fraction:.0%} to gain"]
     else:
         why = []
-    losers = ", ".join(str(found) for found in considered if found is not chosen)
+    losers = _losers([found for found in considered if found is not chosen])
     return [*why, f"{chosen} against {losers}" if losers else str(chosen)]
+
+
+def _losers(losers: list[FormTime]) -> str:
+    """The fastest of each form, and how many more of it there are."""
+    by_form: dict[str, list[FormTime]] = {}
+    for found in sorted(losers, key=lambda found: found.elapsed_s):
+        by_form.setdefault(found.form, []).append(found)
+    return ", ".join(
+        f"{best}{_more(rest)}"
+        for best, *rest in (by_form[form] for form in _ORDER if form in by_form)
+    )
+
+
+def _more(rest: list[FormTime]) -> str:
+    if not rest:
+        return ""
+    noun = "slicing" if rest[0].form == "sliced" else "split"
+    plural = "s" if len(rest) > 1 else ""
+    return f" (and {len(rest)} more {noun}{plural}, from {format_s(rest[0].elapsed_s)})"
 
 
 def _work(count: int, costs: PartitionCosts, slots: Slots) -> str:

@@ -326,3 +326,102 @@ def test_no_third_slice_is_measured(num_measured: int) -> None:
     live.step(done(cpu_ms=100, gpu_ms=1000), 13.0)
     above = ["the first slice"] * num_measured
     assert not form_of(live, asked(2, num_partitions=36, cores=4, gpus=1, above=above)).ask_again
+
+
+def fused_done(number: int, tasks: TaskSums) -> SliceDone:
+    return SliceDone(
+        time_ms=0,
+        id=number,
+        slice=0,
+        boundary_before=False,
+        boundary_after=False,
+        cpu=sums(0),
+        gpu=tasks,
+    )
+
+
+def known_as_fused(**fields: Any) -> BoundaryController:
+    """A stage of 16 tasks of 2.01 s, which question 2 leaves as it is."""
+    live = BoundaryController()
+    form_of(live, asked())
+    live.step(done(cpu_ms=10, gpu_ms=2000), 13.0)
+    form = form_of(live, asked(2, **fields))
+    assert not form.boundary_before
+    return live
+
+
+@pytest.mark.parametrize("run_ms", [200, 1300, 3100, 9000])
+def test_fused_tasks_that_contradict_the_costs_have_the_stage_measured_again(run_ms: int) -> None:
+    live = known_as_fused()
+    live.step(fused_done(2, warm(sums(16, run_ms), 14, 14 * run_ms)), 20.0)
+    assert live.costs.find("7") is None
+    again = form_of(live, asked(3))
+    assert again.ask_again
+    took = {200: "0.20 s", 1300: "1.30 s", 3100: "3.10 s", 9000: "9.00 s"}[run_ms]
+    assert again.reason.startswith(
+        f"its fused tasks took {took} where 2.01 s were predicted; costs are not known"
+    )
+    live.step(done(3, cpu_ms=800, gpu_ms=200), 21.0)
+    assert "where 2.01 s were predicted" not in form_of(live, asked(4)).reason
+
+
+@pytest.mark.parametrize("run_ms", [1400, 2900])
+def test_fused_tasks_that_take_about_what_was_predicted_do_not(run_ms: int) -> None:
+    live = known_as_fused()
+    live.step(fused_done(2, warm(sums(16, run_ms), 14, 14 * run_ms)), 20.0)
+    assert live.costs.find("7") is not None
+
+
+def test_some_of_the_tasks_and_tasks_of_others_contradict_nothing() -> None:
+    live = known_as_fused()
+    live.step(fused_done(2, sums(2, 100)), 20.0)
+    live.step(fused_done(2, sums(20, 100)), 20.0)
+    live.step(fused_done(99, sums(16, 100)), 20.0)
+    assert live.costs.find("7") is not None
+
+
+def test_what_first_tasks_load_does_not_contradict() -> None:
+    live = known_as_fused()
+    live.step(fused_done(2, sums(16, 9000)), 20.0)
+    live.step(fused_done(2, warm(sums(16, 9000), 14, 14 * 2000)), 20.0)
+    assert live.costs.find("7") is not None
+
+
+def test_the_first_of_unlike_partitions_does_not_stand_for_all() -> None:
+    live = known_as_fused()
+    live.step(fused_done(2, warm(sums(16, 2000), 2, 2 * 9000)), 20.0)
+    live.step(fused_done(2, warm(sums(16, 2000), 2, 2 * 100)), 20.0)
+    assert live.costs.find("7") is not None
+
+
+def test_what_fused_tasks_take_longer_is_the_time_of_what_follows_if_that_is_not_known() -> None:
+    live = known_as_fused(above=["Aggregate"])
+    live.step(fused_done(2, warm(sums(16, 9000), 14, 14 * 9000)), 20.0)
+    costs = live.costs.find("7")
+    assert costs is not None
+    assert costs.rest_s == pytest.approx(9.0 - 2.01)
+    after = form_of(live, asked(3, above=["Aggregate"]))
+    assert after.boundary_after
+    # Now that it is known, it can be contradicted.
+    live.step(fused_done(3, warm(sums(16, 100), 14, 14 * 100)), 21.0)
+    assert live.costs.find("7") is None
+
+
+def test_tasks_too_short_to_matter_contradict_nothing() -> None:
+    live = BoundaryController()
+    form_of(live, asked())
+    live.step(done(cpu_ms=1, gpu_ms=20), 13.0)
+    live.step(fused_done(1, warm(sums(16, 100), 14, 14 * 100)), 20.0)
+    form_of(live, asked(2))
+    live.step(fused_done(2, warm(sums(16, 100), 14, 14 * 100)), 20.0)
+    assert live.costs.find("7") is not None
+
+
+def test_costs_that_are_contradicted_again_stay() -> None:
+    live = known_as_fused()
+    live.step(fused_done(2, sums(16, 100)), 20.0)
+    form_of(live, asked(3))
+    live.step(done(3, cpu_ms=10, gpu_ms=2000), 21.0)
+    form_of(live, asked(4))
+    live.step(fused_done(4, sums(16, 100)), 22.0)
+    assert live.costs.find("7") is not None

@@ -13,6 +13,7 @@ from dagopt.model.stage_profile import (
     gpu_part_signature,
     is_gpu_part,
 )
+from dagopt.model.wire import TaskSums
 
 
 def part(name: Literal["cpu", "gpu", "rest"], cpu_s: float, read_bytes: float = 0) -> StageProfile:
@@ -55,3 +56,22 @@ def test_names_are_told_from_other_names() -> None:
     assert is_gpu_part(gpu_part_signature("123", "rest"))
     assert not is_gpu_part("MapInPandas")
     assert not is_gpu_part("GPU stage 1, cpu part of another")
+
+
+def test_a_profile_that_fused_tasks_contradict_does_not_come_back() -> None:
+    costs = GpuCosts(StageProfiles([part("cpu", 0.8), part("gpu", 0.2)]))
+    assert costs.why_forgotten("7") is None
+    tasks = TaskSums(
+        num_tasks=4,
+        held_ms=400,
+        run_ms=400,
+        start_ms=0,
+        read_ms=0,
+        write_ms=0,
+        bytes_read=0,
+        local_bytes_read=0,
+        bytes_written=0,
+    )
+    costs.saw_fused("7", tasks, told_s=1.0, all_told=True)
+    assert costs.find("7") is None
+    assert costs.why_forgotten("7") == "its fused tasks took 0.10 s where 1.00 s were predicted"

@@ -92,6 +92,47 @@ def test_a_slice_that_is_taken_back_tells_how_slow_its_form_is_at_least() -> Non
     assert costs.cpu_only_s == pytest.approx(7.0)
 
 
+def test_tasks_that_ended_before_a_slice_is_taken_back_are_not_one_long_task() -> None:
+    live = stepping()
+    fields = {"sizes": [1, 30], "phases": ["done", "cpu_only_running"], "slots": [0, 2]}
+    event = stand(**fields, left=[0, 12], running_ms=[0, 31_000])
+    assert steps(live, event).take_back == [1]
+    costs = live.costs.find("7")
+    assert costs is not None
+    # 18 ended and 2 run, after 31 s in two slots.
+    assert costs.cpu_only_s == pytest.approx(3.0)
+
+
+def test_a_slice_that_is_taken_back_at_once_does_not_tell_that_its_form_costs_nothing() -> None:
+    live = stepping()
+    phases = [*["done"] * 11, "cpu_only_running"]
+    event = stand(
+        phases=phases, left=[*[0] * 11, 1], slots=[*[0] * 11, 1], running_ms=[*[0] * 11, 50]
+    )
+    assert steps(live, event).take_back == [11]
+    costs = live.costs.find("7")
+    assert costs is not None
+    assert costs.cpu_only_s is None
+
+
+def cpu_only_done(run_ms: int, *, warm: bool) -> CpuOnlyDone:
+    of = sums(1, run_ms)
+    if warm:
+        of = msgspec.structs.replace(of, warm_tasks=1, warm_run_ms=run_ms)
+    return CpuOnlyDone(time_ms=0, id=2, slice=11, cpu_only=of)
+
+
+def test_what_a_cpu_only_form_loads_first_is_replaced_by_the_first_better_measure() -> None:
+    live = stepping()
+    seen = []
+    for run_ms, warm in ((9100, False), (1100, True), (9100, False), (3100, True)):
+        live.step(cpu_only_done(run_ms, warm=warm), 15.0)
+        costs = live.costs.find("7")
+        assert costs is not None
+        seen.append(costs.cpu_only_s)
+    assert seen == pytest.approx([9.0, 1.0, 1.0, 2.0])
+
+
 def test_slices_of_a_stage_that_is_not_known_are_left_to_spark() -> None:
     assert steps(BoundaryController(), STAND).end
 
@@ -101,6 +142,7 @@ def test_slices_of_a_stage_that_is_not_known_are_left_to_spark() -> None:
     [
         ({"sizes": [1] * 11}, "slices: columns of [11, 12, 12, 12, 12] entries"),
         ({"gpus": 0}, "slices: executors have 8 CPU slots, 0 GPUs"),
+        ({"phases": ["cpu_only_running"] * 12}, "slices: slice 0 runs in 0 CPU slots"),
     ],
 )
 def test_what_contradicts_itself_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -171,3 +171,32 @@ def test_a_slot_left_free_saves_the_gpu_a_wave_of_cpu_tasks() -> None:
     # The next slices take all 8 slots before the first has been handed over, or leave one.
     assert end_s(0) == 5.0 + 22 * 0.5
     assert end_s(7) == 2.5 + 0.25 + 22 * 0.5
+
+
+@pytest.mark.parametrize("num_slices", [2, 7, 16])
+def test_many_partitions_are_simulated_by_fewer_and_come_out_alike(num_slices: int) -> None:
+    count, after = 20_011, barrier(0)
+    found = sliced_time(count, COSTS, SLOTS, barrier(0), after, num_slices=num_slices)
+    exact_s = last_gpu_end_s(
+        slice_sizes(count, num_slices), cpu_task_s=3, gpu_task_s=1, handover_s=0, slots=SLOTS
+    )
+    assert found.elapsed_s == pytest.approx(exact_s, rel=0.02)
+
+
+@pytest.mark.parametrize("cpu_only_s", [0.0, 0.3, 1.7, 20.0])
+@pytest.mark.parametrize("count", [8, 37, 300])
+def test_as_many_partitions_go_to_cpu_slots_as_end_with_those_on_the_gpus(
+    count: int, cpu_only_s: float
+) -> None:
+    costs, slots = replace(COSTS, cpu_s=0.2, cpu_only_s=cpu_only_s), Slots(cores=8, gpus=1)
+    found = shifting_time(count, costs, slots, barrier(0.1), barrier(0), num_slices=4)
+    assert found is not None
+    lent, both_s = slots.lendable(0.2, costs.gpu_s), 0.2 + cpu_only_s
+    expected_s = min(
+        max(
+            waves * both_s,
+            0.2 + 0.1 + (count - waves * lent) * costs.gpu_s if count > waves * lent else 0.0,
+        )
+        for waves in range(count)
+    )
+    assert found.elapsed_s == pytest.approx(expected_s)

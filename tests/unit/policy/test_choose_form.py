@@ -45,12 +45,38 @@ def test_the_worked_example_is_split() -> None:
     assert decision.before is not None
     assert decision.before.total_s == 1.0
     assert decision.reason == (
-        "split before 15.0 s against fused 32.0 s, sliced in 2 15.0 s,"
-        " sliced in 2 with 6 CPU tasks at once 15.0 s; 16 partitions of CPU 3.00 s + GPU 1.00 s on 8 CPU slots and 2 GPUs;"
+        "split before 15.0 s against fused 32.0 s, sliced in 2 15.0 s"
+        " (and 1 more slicing, from 15.0 s); 16 partitions of CPU 3.00 s + GPU 1.00 s on 8 CPU slots and 2 GPUs;"
         " shuffle before of 0 B each 1.00 s (serialising 0.00 s, disk 0.00 s, network 0.00 s,"
         " launches 0.00 s, barrier 1.00 s); shuffle after of 0 B each 1.00 s (serialising 0.00 s,"
         " disk 0.00 s, network 0.00 s, launches 0.00 s, barrier 1.00 s)"
     )
+
+
+def test_of_the_forms_that_lost_the_fastest_are_named_and_the_others_counted() -> None:
+    costs = replace(COSTS, rest_s=2.0)
+    decision = decided(costs, num_partitions=64, rates=barrier(0.125))
+    slicings = sorted(one.elapsed_s for one in decision.considered if one.form == "sliced")
+    assert (len(slicings), len(decision.considered)) == (10, 14)
+    assert decision.predicted_s in slicings
+    assert decision.reason.split("; ")[0] == (
+        "sliced in 8 with 6 CPU tasks at once 53.2 s against fused 192 s,"
+        " split before and after 72 s (and 2 more splits, from 120 s),"
+        " sliced in 11 with 6 CPU tasks at once 52.2 s (and 8 more slicings, from 52.2 s)"
+    )
+
+
+def test_a_limit_on_cpu_tasks_that_changes_nothing_is_not_predicted() -> None:
+    def slicings(slots: Slots, count: int = 64) -> list[tuple[int, int]]:
+        found = decided(num_partitions=count, slots=slots, settings=BoundarySettings(max_slices=2))
+        return [
+            (one.num_slices, one.max_cpu_tasks) for one in found.considered if one.num_slices > 1
+        ]
+
+    assert slicings(SLOTS) == [(2, 0), (2, 6)]
+    assert slicings(SLOTS, count=6) == [(2, 0)]
+    assert slicings(replace(SLOTS, cpus_per_gpu_task=0.0)) == [(2, 0)]
+    assert slicings(Slots(cores=1, gpus=1)) == [(2, 0)]
 
 
 def test_a_shuffle_that_eats_up_the_gain_keeps_it_fused() -> None:

@@ -8,6 +8,6 @@ import org.apache.spark.sql.execution.SparkPlan
 private[dagopt] object GpuOperators {
   def is(plan: LogicalPlan): Boolean = false
   def plan(operator: LogicalPlan, child: SparkPlan): Option[SparkPlan] = None
-  def sameProfile(one: LogicalPlan, other: LogicalPlan): Boolean = false
+  def profile(operator: LogicalPlan): Option[ResourceProfile] = None
   def profile(node: SparkPlan): Option[ResourceProfile] = None
 }

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.dagopt
 
-import org.apache.spark.sql.catalyst.plans.logical.{FlatMapGroupsInPandas, LogicalPlan, MapInPandas, PythonMapInArrow}
+import org.apache.spark.sql.catalyst.plans.logical.{FlatMapCoGroupsInPandas, FlatMapGroupsInPandas, LogicalPlan, MapInPandas, PythonMapInArrow}
 
 /** The operators out of whose plain Python function Spark makes a UDF itself. */
 private[dagopt] object PythonOperators {
@@ -9,6 +9,8 @@ private[dagopt] object PythonOperators {
     case MapInPandas(_, _, _, isBarrier) => !isBarrier
     case PythonMapInArrow(_, _, _, isBarrier) => !isBarrier
     case _: FlatMapGroupsInPandas => true
-    case _ => false
+    case other => hasTwoInputs(other)
   }
+
+  def hasTwoInputs(plan: LogicalPlan): Boolean = plan.isInstanceOf[FlatMapCoGroupsInPandas]
 }

@@ -24,10 +24,7 @@ private[dagopt] object GpuOperators {
     case _ => None
   }
 
-  def sameProfile(one: LogicalPlan, other: LogicalPlan): Boolean =
-    profile(one).exists(p => profile(other).exists(_.id == p.id))
-
-  private def profile(operator: LogicalPlan): Option[ResourceProfile] = operator match {
+  def profile(operator: LogicalPlan): Option[ResourceProfile] = operator match {
     case MapInPandas(_, _, _, _, profile) => profile
     case MapInArrow(_, _, _, _, profile) => profile
     case _ => None

@@ -36,7 +36,7 @@ private[dagopt] final class CpuLimit(scheduler: TaskSchedulerImpl) {
   def hasStarted(shuffle: Int): Boolean = scheduler.synchronized {
     val watched = byShuffle.get(shuffle)
     watched == null || watched.stages.sets.exists { set =>
-      set.shuffle == shuffle && (set.manager.runningTasks > 0 || set.manager.tasksSuccessful > 0)
+      set.shuffle == shuffle && !set.manager.isZombie && (set.manager.runningTasks > 0 || set.manager.tasksSuccessful > 0)
     }
   }
 

@@ -40,16 +40,14 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       conf = DagoptConf.parse(sc.conf)
       reports.mode = conf.mode
       if (conf.mode == "off") switch.silence("spark.dagopt.mode is off")
-      else if (!conf.groupingEnabled && conf.boundary == "never") {
-        switch.silence("spark.dagopt.grouping.enabled is false and spark.dagopt.boundary is never")
-      }
       else {
+        // Also where neither grouping nor boundaries are on: a hint may ask for these, a function for a profile.
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
         switch.onOff(new Runnable { def run(): Unit = planner.close() })
         planner.start()
         gpuStages = new GpuStages(sc, conf, switch, planner, counters, executors)
         GpuStages.current = gpuStages
-        tap = new Tap(switch, executors, planner, plans, gpuStages.meter)
+        tap = new Tap(switch, executors, planner, plans, gpuStages)
         sc.listenerBus.addToQueue(tap, "dagopt")
         if (conf.probeEnabled && conf.groupingEnabled) {
           forExecutors = Collections.singletonMap(Probe.IntervalKey, conf.probeIntervalMs.toString)

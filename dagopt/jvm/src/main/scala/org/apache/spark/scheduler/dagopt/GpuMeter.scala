@@ -101,7 +101,7 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Dou
   }
 
   def watchCpuOnly(id: Long, slice: Int, shuffle: Int): Unit = synchronized {
-    byCpuOnly.put(shuffle, new Slice(id, slice, GpuMeter.NoParts, tellAfter = 0))
+    byCpuOnly.put(shuffle, new Slice(id, slice, GpuMeter.NoParts, tellAfter = 2))
   }
 
   /** When what a slice took was told, of a form that asks again. */
@@ -129,7 +129,10 @@ private[dagopt] final class GpuMeter(planner: PlannerProcess, cpusOf: Int => Dou
     if (found != null && info.successful && metrics != null) {
       found.sums.foreach { case (slice, sums) =>
         sums.add(info, metrics, found.cpus)
-        if ((sums eq slice.gpu) && sums.tasks == slice.tellAfter) tell(slice, partial = true)
+        if (sums.tasks == slice.tellAfter) {
+          if (sums eq slice.gpu) tell(slice, partial = true)
+          else if (sums eq slice.cpuOnly) planner.send(Messages.cpuOnlyDone(slice.id, slice.slice, sums))
+        }
       }
     }
   }

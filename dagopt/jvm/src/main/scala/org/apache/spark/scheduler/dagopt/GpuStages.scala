@@ -90,6 +90,7 @@ private[dagopt] final class GpuStages(
   /** Null before the gate is there, and so before any query. */
   @volatile var cpuLimit: CpuLimit = _
   val meter = new GpuMeter(planner, cpusOf)
+  val lost = new LostQueries
 
   switch.onOff(new Runnable { def run(): Unit = asked.values.forEach(a => a.complete(null)) })
 
@@ -151,7 +152,8 @@ private[dagopt] final class GpuStages(
         val next = NextSteps(steps.takeBack.toSeq, steps.startGpu.toSeq, steps.startCpu.toSeq,
           steps.shift.toSeq.zip(steps.shiftSlots))
         val all = next.takeBack ++ next.startGpu ++ next.startCpu ++ steps.shift
-        if (all.forall(states.indices.contains(_)) && steps.shift.length == steps.shiftSlots.length) Some(next)
+        val isSense = all.forall(states.indices.contains(_)) && steps.shift.length == steps.shiftSlots.length
+        if (isSense && steps.shiftSlots.forall(_ > 0)) Some(next)
         else {
           switch.turnOff(s"the planner answered nonsense: slices ${all.mkString(", ")} of ${states.length}")
           None
@@ -184,12 +186,12 @@ private[dagopt] final class GpuStages(
 
   private def checked(answer: Answer.Form, question: GpuQuestion): GpuForm = {
     val form = GpuForm(answer.id, answer.slices.toSeq, answer.before, answer.after, answer.askAgain,
-      answer.measureTasks, answer.stepwise, answer.maxCpuTasks)
+      if (RunTime.tellsStarts) answer.measureTasks else 0, answer.stepwise, answer.maxCpuTasks)
     val whole = form.slices.map(_.toLong).sum == question.numPartitions && form.slices.forall(_ > 0)
     // Slices without a shuffle at their end would run in one stage, and hold each other up.
     // A form that asks again leaves something to ask about, and so comes to an end.
     val wrong = form.slices.length > 1 && !(form.before && form.after) ||
-      form.askAgain && form.slices.length < 2 || form.stepwise && !question.hasCpuForm
+      form.askAgain && form.slices.length < 2 || form.stepwise && (!question.hasCpuForm || form.maxCpuTasks < 1)
     if (!whole || wrong) {
       switch.turnOff(s"the planner answered nonsense: slices ${form.slices.mkString(", ")} of ${question.numPartitions} partitions")
       GpuStages.fused(answer.id, question.numPartitions)
@@ -264,6 +266,9 @@ private[spark] object GpuStages {
   /** Completes when what the slice took was told to the planner. */
   def measured(id: Long): CompletableFuture[Unit] =
     guarded("measuring a GPU stage", CompletableFuture.completedFuture(()))(_.meter.measured(id))
+
+  /** Whether the query with this number has failed, or was cancelled. */
+  def isLost(query: String): Boolean = guarded("looking at a query", false)(_.lost.has(query))
 
   def steps(form: Long, states: Seq[SliceState], profile: ResourceProfile): Option[NextSteps] =
     guarded("asking for the next slices", Option.empty[NextSteps])(_.steps(form, states, profile))

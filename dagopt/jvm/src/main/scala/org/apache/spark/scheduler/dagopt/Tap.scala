@@ -54,7 +54,7 @@ private[dagopt] final class ExecutorTable {
  * Throwable: Spark stops the application for a LinkageError out of a listener.
  */
 private[dagopt] final class Tap(
-    switch: Switch, executors: ExecutorTable, planner: PlannerProcess, plans: SqlPlans, meter: GpuMeter)
+    switch: Switch, executors: ExecutorTable, planner: PlannerProcess, plans: SqlPlans, gpuStages: GpuStages)
     extends SparkListener {
 
   @volatile private var gate: Gate = _
@@ -107,10 +107,15 @@ private[dagopt] final class Tap(
     }
   }
 
-  override def onStageSubmitted(event: SparkListenerStageSubmitted): Unit = guard(meter.submitted(event.stageInfo))
+  override def onJobStart(event: SparkListenerJobStart): Unit = guard(gpuStages.lost.started(event.jobId, event.properties))
+
+  override def onJobEnd(event: SparkListenerJobEnd): Unit =
+    guard(gpuStages.lost.ended(event.jobId, event.jobResult == JobSucceeded))
+
+  override def onStageSubmitted(event: SparkListenerStageSubmitted): Unit = guard(gpuStages.meter.submitted(event.stageInfo))
 
   override def onTaskEnd(event: SparkListenerTaskEnd): Unit = guard {
-    meter.taskEnded(event.stageId, event.taskInfo, event.taskMetrics)
+    gpuStages.meter.taskEnded(event.stageId, event.taskInfo, event.taskMetrics)
     val set = known(event.stageId, event.stageAttemptId)
     if (set != null) set.tell(planner, Messages.taskEnded(set.key, event.taskInfo, event.taskMetrics))
     if (gate != null) gate.cpuLimit.refill()
@@ -118,7 +123,7 @@ private[dagopt] final class Tap(
 
   override def onStageCompleted(event: SparkListenerStageCompleted): Unit = guard {
     val stage = event.stageInfo
-    meter.completed(stage)
+    gpuStages.meter.completed(stage)
     if (gate != null) gate.setEnded(SetKey(stage.stageId, stage.attemptNumber()), stage.failureReason.isEmpty)
   }
 }

@@ -138,7 +138,7 @@ private[dagopt] object Wire {
       case "report" => Answer.Report(fields.whole("id"), fields.body)
       case "form" => Answer.Form(fields.whole("id"), fields.ints("slices"), fields.flag("boundary_before"),
         fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("measure_tasks", 0),
-        fields.flag("stepwise"), fields.intOr("max_cpu_tasks", 0), fields.body)
+        fields.flagOr("stepwise", default = false), fields.intOr("max_cpu_tasks", 0), fields.body)
       case "steps" => Answer.Steps(fields.whole("id"), fields.ints("take_back"), fields.ints("start_gpu"),
         fields.ints("start_cpu"), fields.ints("shift"), fields.ints("shift_slots"), fields.flag("end"))
       case other => throw new Nonsense(s"message type '$other'")
@@ -186,6 +186,8 @@ private[dagopt] object Wire {
       case b: Boolean => b
       case _ => bad(name, "true or false")
     }
+    def flagOr(name: String, default: Boolean): Boolean =
+      if (scalars.get(name) == null) default else flag(name)
     def intsOr(name: String, default: Array[Int]): Array[Int] = lists.getOrDefault(name, default)
     def ints(name: String): Array[Int] = intsOr(name, null) match {
       case null => bad(name, "a list of whole numbers")

@@ -41,7 +41,7 @@ object GpuExplain {
   }
 
   /** Whether another profile stands in front of it in the same stage. */
-  private def hasOther(stage: GpuStageExec): Boolean =
+  def hasOther(stage: GpuStageExec): Boolean =
     inFront(stage.child).flatMap(_.profile).exists(other => stage.profile.forall(_.id != other.id))
 
   private def inFront(plan: SparkPlan): Seq[GpuStageExec] = PlanText.operator(plan) match {

@@ -4,15 +4,16 @@ import java.util.concurrent.CompletableFuture
 
 import scala.collection.mutable
 import scala.util.Failure
+import scala.util.control.NonFatal
 
 import org.apache.spark.FutureAction
-import org.apache.spark.rdd.{RDD, UnionRDD}
+import org.apache.spark.rdd.{DeterministicLevel, RDD, UnionRDD}
 import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler.dagopt.{GpuForm, GpuParts, GpuQuestion, GpuStages}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning, UnknownPartitioning}
-import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.{LeafExecNode, ProjectExec, SparkPlan, SQLExecution, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.util.ThreadUtils
 
@@ -43,7 +44,9 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   def profile: Option[ResourceProfile] = Marked.of(gpu).map(_.profile).orElse(GpuOperators.profile(gpu))
 
   /** Whether its functions run on CPU slots too: the same nodes, not under the profile. */
-  def hasCpuForm: Boolean = Marked.of(gpu).exists(_.hasCpuForm)
+  def hasCpuForm: Boolean = gpu.collect {
+    case node if !node.isInstanceOf[RowsExec] && !node.isInstanceOf[ProjectExec] => Marked.of(node)
+  }.forall(_.exists(_.hasCpuForm))
 
   override def output: Seq[Attribute] = gpu.output
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -93,7 +96,10 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
     val count = rows.getNumPartitions
     if (profile.isEmpty || !GpuStages.isOn || !IdentityShuffle.isPossible || !SliceRDD.isPossible) computed(rows)
     else {
-      val question = this.question(count, Profiles.conflict(rows, profile.get))
+      // Where rows change when they are computed again, Spark goes back to what was made of the old ones, but
+      // within the jobs that run: so all of it is one job.
+      val isRepeatable = rows.outputDeterministicLevel != DeterministicLevel.INDETERMINATE
+      val question = this.question(count, Profiles.conflict(rows, profile.get)).copy(sliceable = isRepeatable)
       var form = GpuStages.formOf(question)
       var from = 0
       val measured = mutable.Buffer.empty[Slice]
@@ -130,15 +136,21 @@ private[dagopt] case class GpuStageExec(gpu: SparkPlan, child: SparkPlan, above:
   /** The same step by step, after those that were measured and may still run. */
   private def stepwise(
       rows: RDD[InternalRow], from: Int, form: GpuForm, measured: Seq[Slice]): Seq[RDD[InternalRow]] = {
-    val names = IdentityShuffle.Names(Some(named("cpu-only")), None)
     val all = measured ++ run(rows, from, form)
     val steps = for (slice <- all; before <- slice.before; after <- slice.after) yield {
       val (first, length) = (slice.from, slice.length)
-      val step = new SliceRun.Slice(length, before, after, () => shuffled(onCpus(rows, first, length), output, names))
+      val step = new SliceRun.Slice(length, before, after, () => cpuOnly(rows, first, length))
       slice.job.fold(step)(job => step.running(job))
     }
-    if (steps.length == all.length) new SliceRun(form, profile.get, steps).rows() else all.map(_.rows)
+    if (steps.length == all.length) new SliceRun(form, profile.get, queryId, steps).rows() else all.map(_.rows)
   }
+
+  private def queryId: String = sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
+
+  /** The partitions in their CPU form; None if it cannot be made. */
+  private def cpuOnly(rows: RDD[InternalRow], from: Int, length: Int): Option[IdentityShuffle] =
+    try shuffled(onCpus(rows, from, length), output, IdentityShuffle.Names(Some(named("cpu-only")), None))
+    catch { case NonFatal(t) => GpuStages.failed("making a CPU form", t); None }
 
   private def onCpus(rows: RDD[InternalRow], from: Int, length: Int): RDD[InternalRow] = {
     val total = rows.getNumPartitions

@@ -2,7 +2,7 @@ package org.apache.spark.sql.dagopt
 
 import org.apache.spark.{FutureAction, HashPartitioner, MapOutputTrackerMaster, ShuffleDependency, SparkContext, SparkEnv}
 import org.apache.spark.rdd.{DeterministicLevel, RDD}
-import org.apache.spark.scheduler.dagopt.GpuStages
+import org.apache.spark.scheduler.dagopt.{GpuStages, LostQueries}
 import org.apache.spark.shuffle.sort.SortShuffleManager
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
@@ -46,7 +46,11 @@ private[dagopt] final class IdentityShuffle(
   names.reading.foreach(name => rows.setName(name))
 
   /** Starts a job that writes it, with the properties of this thread. */
-  def start(): FutureAction[_] = input.sparkContext.submitMapStage(dependency)
+  def start(): FutureAction[_] = {
+    val sc = input.sparkContext
+    sc.setLocalProperty(LostQueries.OfSlice, "true")
+    try sc.submitMapStage(dependency) finally sc.setLocalProperty(LostQueries.OfSlice, null)
+  }
 
   /** Partitions that are written. */
   def numWritten: Int =

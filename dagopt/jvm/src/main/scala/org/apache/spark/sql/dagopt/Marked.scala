@@ -1,6 +1,7 @@
 package org.apache.spark.sql.dagopt
 
 import org.apache.spark.rdd.RDD
+import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.catalyst.plans.logical.{BaseEvalPython, LogicalPlan}
@@ -17,6 +18,12 @@ private[dagopt] object Marked {
     case _: BaseEvalPython => functions(plan).map(GpuMark.of)
     case operator if PythonOperators.is(operator) => functions(plan).map(GpuMark.of)
     case _ => Nil
+  }
+
+  /** Of all its functions; None where they have several, or some have none. */
+  def profile(plan: LogicalPlan): Option[ResourceProfile] = {
+    val found = marks(plan).map(_.map(_.profile))
+    found.headOption.flatten.filter(one => found.forall(_.exists(_.id == one.id)))
   }
 
   private def functions(plan: LogicalPlan): Seq[PythonUDF] =

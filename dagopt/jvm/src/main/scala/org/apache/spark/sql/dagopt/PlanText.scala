@@ -29,6 +29,7 @@ private[dagopt] object PlanText {
     case adaptive: AdaptiveSparkPlanExec => operator(adaptive.initialPlan)
     case stage: QueryStageExec => operator(stage.plan)
     case reused: ReusedExchangeExec => operator(reused.child)
+    case told: ToldExec => operator(told.wouldBe)
     case _: WholeStageCodegenExec | _: InputAdapter | _: ColumnarToRowExec | _: RowToColumnarExec | _: AQEShuffleReadExec =>
       operator(plan.children.head)
     case node => (node, node.children)

@@ -21,7 +21,8 @@ import org.apache.spark.sql.catalyst.InternalRow
  *
  * '''Threads.''' All on the one that plans the query, whose properties the jobs have.
  */
-private[dagopt] final class SliceRun(form: GpuForm, profile: ResourceProfile, slices: Seq[SliceRun.Slice]) {
+private[dagopt] final class SliceRun(
+    form: GpuForm, profile: ResourceProfile, query: String, slices: Seq[SliceRun.Slice]) {
   import SliceRun._
 
   /** The rows of each slice. What a job throws, or an interrupt, ends all the others. */
@@ -30,7 +31,8 @@ private[dagopt] final class SliceRun(form: GpuForm, profile: ResourceProfile, sl
       var told: Seq[SliceState] = Nil
       var toldNs = 0L
       var goesOn = true
-      while (goesOn && slices.exists(_.isOpen)) {
+      // A query that is lost elsewhere throws what it was lost by; nothing more is started for it.
+      while (goesOn && !GpuStages.isLost(query) && slices.exists(_.isOpen)) {
         slices.foreach(_.look())
         val states = slices.map(_.state)
         if (states.map(_.copy(runningMs = 0)) != told || System.nanoTime() - toldNs > MaxSilenceNs) {
@@ -54,7 +56,10 @@ private[dagopt] final class SliceRun(form: GpuForm, profile: ResourceProfile, sl
         slices(i).shift(slots) { shuffle => GpuStages.measureCpuOnly(form, i, shuffle, slots) }
       }
       true
-    case None => false
+    case None =>
+      // Nobody would take them back later.
+      slices.foreach(_.takeBack())
+      false
   }
 }
 
