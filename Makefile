@@ -2,6 +2,7 @@
 # Variables are given behind the target, as in `make test PYTEST_ARGS="-k conf -x"`:
 #   PYTHON       what .venv is made with; default: the first Python 3.10 to 3.13 found
 #   PYTEST_ARGS  more arguments for pytest
+#   CORPUS       folder of public event logs
 #   MATRIX       Spark lines of test-matrix and jars, such as "4.3 3.5"
 #   and those of the benchmarks, which the scripts in jobs/ list.
 
@@ -20,9 +21,10 @@ INSTALLED := $(VENV)/.dagopt-installed
 INSTALLED_RAY := $(VENV)/.ray-installed
 
 MATRIX ?= 3.5 4.0 4.1 4.2 4.3
+CORPUS ?= ../shared/eventlogs
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix demo bench-overlap bench-planner bench-gpu wheel clean
+.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +61,9 @@ check: $(INSTALLED)  ## Run ruff, mypy, import-linter and the checks of the conf
 test-matrix: $(INSTALLED) java  ## Run a smoke job on the newest patch of each Spark line of MATRIX
 	MATRIX="$(MATRIX)" $(PY) tests/matrix/run.py
 
+test-corpus: $(INSTALLED)  ## Read the public event logs in CORPUS, which are not part of the repository
+	CORPUS="$(CORPUS)" $(PY) -m pytest tests/corpus $(PYTEST_ARGS)
+
 demo: jar  ## Run an ETL and a GPU job with dagopt off and on, compare the rows, print decisions and times
 	$(PY) jobs/demo.py
 	$(PY) -m jobs.demo_gpu
@@ -76,6 +81,9 @@ bench-gpu: jar $(INSTALLED_RAY)  ## Measure GPU stages with an emulated GPU, aga
 $(INSTALLED_RAY): $(INSTALLED)
 	@PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+bench-advise: $(INSTALLED)  ## Measure how fast an event log is read and advised on, and in how much memory
+	$(PY) -m jobs.bench_advise
 
 wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
 	rm -rf dist build/lib build/bdist.*

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from dagopt.events.log_paths import LogPath
     from dagopt.events.trace import ApplicationTrace
 
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class FailedLog:
     """A file that could not be used at all."""
 
-    path: Path
+    path: LogPath
     """The file, or the folder of a rolling log."""
 
     reason: str
@@ -64,7 +65,7 @@ class LearnSummary:
 
 
 def learn(
-    source: Path,
+    source: LogPath,
     output: Path,
     *,
     force: bool = False,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from dagopt import __version__
+from dagopt.cli.advise import advise
 from dagopt.cli.conf import conf
 from dagopt.cli.learn import learn
 from dagopt.cli.submit import submit
@@ -21,7 +22,7 @@ def commands() -> None:
     """Spark applications that mix I/O and CPU work finish sooner, with the same results."""
 
 
-for command in (conf, learn, submit):
+for command in (advise, conf, learn, submit):
     commands.add_command(command)
 
 

@@ -14,10 +14,11 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from dagopt.controller.executor import ExecutorState
+from dagopt.controller.group import GroupState
 from dagopt.controller.knowledge import Knowledge
 from dagopt.controller.launcher import Launcher, cost_for
 from dagopt.controller.outlook import submission
-from dagopt.controller.state import GroupState, StageKey, StageState
+from dagopt.controller.state import StageKey, StageState
 from dagopt.controller.tracker import TaskTracker
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.share_clock import ShareClock
@@ -376,31 +377,12 @@ class GroupingController:
         )
 
     def _record(self, stage: StageState, now_s: float, action: str | None = None) -> None:
-        outlook, decision = stage.told.outlook, stage.decision
-        predicted = decision.grouped_s if decision.action == "group" else decision.stock_s
         self.num_decisions += 1
-        self.decisions.append(
-            Decision(
-                time_s=now_s,
-                stage=stage.key[0],
-                attempt=stage.key[1],
-                name=stage.task_set.name,
-                signature=stage.task_set.signature,
-                action=action or decision.action,
-                tasks_per_core=decision.concurrency.tasks_per_core,
-                num_tasks=outlook.num_tasks,
-                io_s=outlook.io_s,
-                cpu_s=outlook.cpu_s,
-                stock_s=decision.stock_s,
-                predicted_s=predicted,
-                input_host_sets=stage.told.input_host_sets(),
-                reason=decision.reason,
-            )
-        )
+        self.decisions.append(stage.decided(now_s, action))
 
     def _count_idle(self, now_s: float) -> None:
         span_s = max(0.0, now_s - self._last_s) if self._last_s else 0.0
         self._last_s = max(self._last_s, now_s)
         held = sum(stage.num_held for stage in self.stages.values())
         if held and span_s:
-            self.idle_hold_s += span_s * min(self.tasks.idle_cores(), held)
+            self.idle_hold_s += span_s * min(self.tasks.idle_cores, held)

@@ -11,7 +11,8 @@ import itertools
 import math
 
 from dagopt.controller.executor import ExecutorState
-from dagopt.controller.state import GroupState, StageState
+from dagopt.controller.group import GroupState
+from dagopt.controller.state import StageState
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.io_cost import ReaderCost, reader_cost
 from dagopt.model.network import InputHostSet
@@ -25,6 +26,10 @@ _MAX_LEAD = 0.5
 
 RETIME_S = 0.02
 """A launch is sent again only if it moved by more than this."""
+
+_LONGEST_KEPT = 0.9
+"""A delay that is as long as allowed is renewed when it has fallen below this part of that: not with
+every report, as many groups may be delayed so."""
 
 
 def cost_for(stage: StageState, executor: ExecutorState, bandwidths: Bandwidths) -> ReaderCost:
@@ -75,7 +80,8 @@ class Launcher:
             )
             group = self._form(stage, executor, size, bandwidths, now_s)
             lanes = self._lanes(stage, group.host_set, num_reader_hosts)
-            group.launch_s = self._launch_s(lanes, group, now_s)
+            turn_s = lanes.start_s(group.host, now_s) - group.lead_s
+            group.launch_s, _ = self._delayed(group, turn_s, now_s)
             lanes.occupy(group.group, executor.host, group.launch_s + group.reading_s)
             out.append(_launch(stage, group, now_s))
             room -= len(group.tasks)
@@ -83,26 +89,42 @@ class Launcher:
 
     def retime(self, stage: StageState, host_set: InputHostSet, now_s: float) -> list[FromPlanner]:
         """Launches of the set that were planned for another time than they should be now."""
-        lanes = stage.lanes[host_set]
-        later = sorted(
-            (g for g in stage.groups.values() if g.host_set == host_set and g.launch_s > now_s),
-            key=lambda group: (group.launch_s, group.group),
-        )
+        lanes, queue = stage.lanes[host_set], stage.queues[host_set]
+        # With a lane for each, no host waits for another.
+        are_apart = len(lanes.until_s) <= lanes.num_lanes
+        hosts = queue.hosts_to_look_at(lanes.touched, now_s) if are_apart else queue.hosts()
+        later = queue.delayed(hosts, now_s)
         for group in later:
             lanes.free(group.group, group.host)
         out: list[FromPlanner] = []
+        look_s = {group.host: math.inf if are_apart else -math.inf for group in later}
         for group in later:
-            start_s = self._launch_s(lanes, group, now_s)
+            turn_s = lanes.start_s(group.host, now_s) - group.lead_s
+            start_s, moves_s = self._delayed(group, turn_s, now_s)
             lanes.occupy(group.group, group.host, start_s + group.reading_s)
             if abs(start_s - group.launch_s) > RETIME_S:
                 group.launch_s = start_s
                 out.append(_launch(stage, group, now_s))
+            look_s[group.host] = min(look_s[group.host], moves_s)
+        for host, time_s in look_s.items():
+            queue.look_after(host, time_s)
+        lanes.touched.clear()
         return out
 
-    def _launch_s(self, lanes: Lanes, group: GroupState, now_s: float) -> float:
-        """When the group's delay ends: it is ready to read when a lane is free for it."""
-        start_s = max(now_s, lanes.start_s(group.host, now_s) - group.lead_s)
-        return min(start_s, now_s + self._settings.max_delay_s)
+    def _delayed(self, group: GroupState, turn_s: float, now_s: float) -> tuple[float, float]:
+        """When a group should start whose turn it is at ``turn_s``.
+
+        Returns:
+            The time, and after when it will be another one although the turn is the same.
+        """
+        longest_s = self._settings.max_delay_s
+        if turn_s <= now_s + longest_s:
+            return (turn_s, turn_s) if turn_s >= now_s else (now_s, -math.inf)
+        renew_s = group.launch_s - _LONGEST_KEPT * longest_s
+        if now_s <= renew_s:
+            return group.launch_s, renew_s
+        start_s = now_s + longest_s
+        return start_s, start_s - _LONGEST_KEPT * longest_s
 
     def _room(self, stage: StageState, executor: ExecutorState, share_fraction: float) -> int:
         """Tasks of the stage that may still be launched on the executor.

@@ -13,7 +13,7 @@ from dagopt.controller.knowledge import Knowledge
 from dagopt.cost.bandwidth import Bandwidths
 from dagopt.cost.io_cost import SourceHosts, all_tasks_s, reader_cost, source_hosts
 from dagopt.model.network import Networks
-from dagopt.model.stage_profile import has_python, stage_signature
+from dagopt.model.stage_profile import stage_signature, works_outside_jvm
 from dagopt.model.task_set import TaskSet, task_inputs
 from dagopt.model.wire import TaskSetSubmitted
 from dagopt.policy.grouping.decide import StageOutlook
@@ -32,7 +32,7 @@ class Submission:
 
     task_set: TaskSet
     python: bool
-    """Whether Python workers run in it."""
+    """Whether it works outside of the JVM, in Python workers or on a GPU."""
     sources: SourceHosts
     main_source: NDArray[np.int64]
     """``(T,)`` host that a task mainly reads from, or -1."""
@@ -90,7 +90,7 @@ def submission(
             preferred=event.preferred,
             partial=event.partial,
         ),
-        python=has_python(event.scopes),
+        python=works_outside_jvm(event.scopes),
         sources=source_hosts(inputs, networks),
         main_source=main,
         networks=networks,

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dagopt.controller.group import GroupState
 from dagopt.controller.knowledge import Measured
+from dagopt.controller.launch_queue import LaunchQueue
 from dagopt.controller.outlook import Submission
 from dagopt.controller.unlaunched import Unlaunched
 from dagopt.cost.io_cost import ReaderCost
-from dagopt.model.network import InputHostSet, NetworkId
+from dagopt.model.decision import Decision
+from dagopt.model.network import NOWHERE, InputHostSet, NetworkId
 from dagopt.policy.grouping.decide import GroupingDecision
 from dagopt.policy.grouping.lanes import Lanes
 
 StageKey: TypeAlias = tuple[int, int]
 """Stage id and attempt."""
-
-
-@dataclass(slots=True, kw_only=True)
-class GroupState:
-    """Tasks of one input host set, launched together on one executor."""
-
-    group: int
-    executor: str
-    host: str
-    host_set: InputHostSet
-    epoch: int
-    tasks: tuple[int, ...]
-    launch_s: float
-    """When its delay ends."""
-    io_s: float
-    """Predicted seconds of reading all of it, alone on the link."""
-    lead_s: float = 0.0
-    """Seconds after its launch in which it does not use the link yet."""
-    is_predicted: bool = True
-    """False where the bandwidth is not known yet, and ``io_s`` the longest delay."""
-    waiting: set[int] = field(default_factory=set)
-    """Tasks that have not started."""
-    reading: set[int] = field(default_factory=set)
-    """Tasks that have not read their input."""
-    open: set[int] = field(default_factory=set)
-    """Tasks that have not ended."""
-
-    @property
-    def reading_s(self) -> float:
-        """Predicted seconds from its launch until it has read, alone on the link."""
-        return self.lead_s + self.io_s
-
-    def __post_init__(self) -> None:
-        self.waiting, self.reading, self.open = set(self.tasks), set(self.tasks), set(self.tasks)
 
 
 class StageState:
@@ -84,6 +53,8 @@ class StageState:
         self.reading_from: dict[int, dict[int, GroupState]] = {}
         """By main source host: groups that read from it, or will."""
         self.lanes: dict[InputHostSet, Lanes] = {}
+        self.queues: dict[InputHostSet, LaunchQueue] = {}
+        """By input host set: groups whose delay has not ended."""
         self.costs: dict[str, ReaderCost] = {}
         """By reading host; emptied whenever the costs are to be calculated again."""
         self.measured = Measured()
@@ -104,6 +75,27 @@ class StageState:
         """Tasks that have not started because of dagopt."""
         return len(self.unlaunched) + self._num_waiting
 
+    def decided(self, now_s: float, action: str | None = None) -> Decision:
+        """The decision in force, for reports; ``action`` where it is none of the first ones."""
+        outlook, decision = self.told.outlook, self.decision
+        predicted = decision.grouped_s if decision.action == "group" else decision.stock_s
+        return Decision(
+            time_s=now_s,
+            stage=self.key[0],
+            attempt=self.key[1],
+            name=self.task_set.name,
+            signature=self.task_set.signature,
+            action=action or decision.action,
+            tasks_per_core=decision.concurrency.tasks_per_core,
+            num_tasks=outlook.num_tasks,
+            io_s=outlook.io_s,
+            cpu_s=outlook.cpu_s,
+            stock_s=decision.stock_s,
+            predicted_s=predicted,
+            input_host_sets=self.told.input_host_sets(),
+            reason=decision.reason,
+        )
+
     def host_set(self, task: int, host: str) -> InputHostSet:
         """The input host set of ``task`` for the reading host ``host``."""
         return self.told.host_sets.of(task, host)
@@ -114,13 +106,19 @@ class StageState:
         return None if source < 0 else self.task_set.inputs.host_names[source]
 
     def num_serving_hosts(self, host_set: InputHostSet) -> int:
-        """Hosts that a set's input comes from, the reading host among them if it is local."""
+        """Hosts that a set's input comes from, the reading host among them if it is local.
+
+        What lies on no host in particular serves any number of readers at once.
+        """
         known = self._num_serving.get(host_set)
         if known is not None:
             return known
         networks = self.sources.networks
         codes = [code for code, name in enumerate(networks) if name in host_set.networks]
         remote = int(np.isin(self.sources.code, codes).sum())
+        nowhere = self.sources.index.get(NOWHERE)
+        if nowhere is not None and self.sources.code[nowhere] in codes:
+            remote = sys.maxsize
         found = remote if host_set.networks else len(self.sources.index)
         self._num_serving[host_set] = found
         return found
@@ -128,6 +126,7 @@ class StageState:
     def add_group(self, group: GroupState) -> None:
         """A group was formed: its tasks count as in flight on its executor."""
         self.groups[group.group] = group
+        self.queues.setdefault(group.host_set, LaunchQueue()).add(group)
         for task in group.tasks:
             self._group_of[task] = group.group
         for source in (
@@ -178,6 +177,7 @@ class StageState:
         for task in group.tasks:
             self._group_of.pop(task, None)
         self.lanes[group.host_set].free(group.group, group.host)
+        self.queues[group.host_set].drop(group)
         self.groups.pop(group.group, None)
 
     def release(self) -> None:

@@ -48,11 +48,13 @@ class TaskTracker:
         self.running: dict[RunKey, RunningTask] = {}
         self.total_cores = 0.0
         """Cores of all executors."""
+        self.idle_cores = 0.0
+        """Cores on which no followed task runs."""
 
     def add_executor(self, executor: ExecutorState, now_s: float) -> None:
         """A new executor, and its host if that is new."""
         self.executors[executor.executor] = executor
-        self.total_cores = sum(other.cores for other in self.executors.values())
+        self._count_cores()
         if executor.host not in self.hosts:
             self.hosts[executor.host] = HostState(link=ShareClock(capacity=1.0, now_s=now_s))
 
@@ -60,14 +62,10 @@ class TaskTracker:
         """The executor is gone, with the tasks that ran on it; its host, if it was the last one."""
         self.forget(lambda key: key[3] == name, now_s)
         gone = self.executors.pop(name, None)
-        self.total_cores = sum(other.cores for other in self.executors.values())
+        self._count_cores()
         if gone is not None and all(e.host != gone.host for e in self.executors.values()):
             self.hosts.pop(gone.host, None)
         return gone
-
-    def idle_cores(self) -> float:
-        """Cores on which no followed task runs."""
-        return sum(max(0.0, e.cores - e.running) for e in self.executors.values())
 
     def start(self, key: RunKey, group: int | None, source: str | None, now_s: float) -> bool:
         """A task was launched that mainly reads from ``source``, if from any single host.
@@ -87,7 +85,7 @@ class TaskTracker:
             source=source,
             source_mark=self._source(source, now_s).enter(now_s) if source is not None else 0.0,
         )
-        executor.running += 1
+        self._count_running(executor, 1)
         executor.reading += 1
         return True
 
@@ -115,7 +113,7 @@ class TaskTracker:
         if run is None:
             return None
         executor = self.executors[key[3]]
-        executor.running -= 1
+        self._count_running(executor, -1)
         elapsed_s = max((event.finish_ms - event.launch_ms) / 1000, 1e-3)
         wait_s = min(event.fetch_wait_ms / 1000, elapsed_s)
         # Share of the cores now: for tasks whose compute phase was not seen to begin.
@@ -150,12 +148,21 @@ class TaskTracker:
         for key in [key for key in self.running if which(key)]:
             run = self.running.pop(key)
             executor = self.executors[key[3]]
-            executor.running -= 1
+            self._count_running(executor, -1)
             if run.fetching:
                 executor.reading -= 1
                 self._leave_links(run, executor.host, now_s)
             else:
                 executor.compute.leave(now_s)
+
+    def _count_cores(self) -> None:
+        self.total_cores = sum(each.cores for each in self.executors.values())
+        self.idle_cores = sum(_idle_cores(each) for each in self.executors.values())
+
+    def _count_running(self, executor: ExecutorState, change: int) -> None:
+        self.idle_cores -= _idle_cores(executor)
+        executor.running += change
+        self.idle_cores += _idle_cores(executor)
 
     def _source(self, name: str, now_s: float) -> ShareClock:
         return self.sources.setdefault(name, ShareClock(capacity=1.0, now_s=now_s))
@@ -193,3 +200,7 @@ class TaskTracker:
         rate = max(0, sum(read.values()) - sum(last[1].values())) / span_s
         old = executor.rate_bytes_per_s.get(len(read), rate)
         executor.rate_bytes_per_s[len(read)] = old + _RATE_WEIGHT * (rate - old)
+
+
+def _idle_cores(executor: ExecutorState) -> float:
+    return max(0.0, executor.cores - executor.running)

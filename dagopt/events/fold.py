@@ -14,6 +14,7 @@ import msgspec
 
 from dagopt.events import spark_events as ev
 from dagopt.events.lineage import StageKey, parent_stage_ids
+from dagopt.events.python_operators import python_operators
 from dagopt.events.stage_rows import StageRows, stamp_s
 from dagopt.events.trace import ApplicationTrace, ExecutorTrace, JobTrace, StageTrace, spark_line
 from dagopt.model.stage_profile import is_gpu_part, plan_number
@@ -56,6 +57,7 @@ class TraceFold:
         self._executors: dict[str, ExecutorTrace] = {}
         self._jobs: dict[int, JobTrace] = {}
         self._task_cpus: dict[int, float] = {}
+        self._task_gpus: dict[int, float] = {}
         self._stages: dict[StageKey, StageRows] = {}
         #: What jobs said of stages before any ran, for logs that miss the rest.
         self._planned: dict[int, ev.StageInfo] = {}
@@ -80,9 +82,7 @@ class TraceFold:
         elif isinstance(event, (ev.ExecutorAdded, ev.ExecutorRemoved)):
             self._executor(event)
         elif isinstance(event, ev.ResourceProfileAdded):
-            cpus = (event.task_requests or {}).get("cpus")
-            if event.profile_id is not None and cpus is not None and (cpus.amount or 0) > 0:
-                self._task_cpus[event.profile_id] = cpus.amount or 1.0
+            self._profile(event)
         elif isinstance(event, ev.LogStart):
             self._version = event.spark_version or self._version
         elif isinstance(event, ev.ApplicationStart):
@@ -173,21 +173,33 @@ class TraceFold:
             job = dataclasses.replace(job, stage_ids=stage_ids, submitted_s=submitted_s)
         self._jobs[event.job_id] = job
 
+    def _profile(self, event: ev.ResourceProfileAdded) -> None:
+        if event.profile_id is None:
+            return
+        for name, amounts in (("cpus", self._task_cpus), ("gpu", self._task_gpus)):
+            request = (event.task_requests or {}).get(name)
+            if request is not None and (request.amount or 0) > 0:
+                amounts[event.profile_id] = request.amount or 0.0
+
     def _executor(self, event: ev.ExecutorAdded | ev.ExecutorRemoved) -> None:
         self._saw(event.time_ms)
         if event.executor is None:
             return
         executor = self._executors.get(event.executor) or ExecutorTrace(
-            executor=event.executor, host="", cores=0, added_s=math.nan, removed_s=math.nan
+            executor=event.executor, host="", cores=0, gpus=0, added_s=math.nan, removed_s=math.nan
         )
         if isinstance(event, ev.ExecutorRemoved):
-            executor = dataclasses.replace(executor, removed_s=stamp_s(event.time_ms))
+            # A decommissioned one is removed twice, the second time by its worker.
+            if math.isnan(executor.removed_s):
+                executor = dataclasses.replace(executor, removed_s=stamp_s(event.time_ms))
         else:
             info = event.info or ev.ExecutorInfo()
+            gpus = (info.resources or {}).get("gpu")
             executor = dataclasses.replace(
                 executor,
                 host=info.host or "",
                 cores=max(0, info.cores or 0),
+                gpus=len(gpus.addresses or ()) if gpus is not None else 0,
                 added_s=stamp_s(event.time_ms),
             )
         self._executors[event.executor] = executor
@@ -228,7 +240,7 @@ class TraceFold:
         )
         profile_id = info.profile_id or 0
         has_cpus = spark_line(self._version) >= _RUN_TIME_HAS_CPUS_FROM
-        cpus = self._task_cpus.get(profile_id, 1.0) if has_cpus else 1.0
+        cpus = self._task_cpus.get(profile_id, 1.0)
         rows = self._stages[key]
         return StageTrace(
             stage_id=key[0],
@@ -244,9 +256,12 @@ class TraceFold:
             completed_s=stamp_s(info.completed_ms),
             failure=info.failure,
             resource_profile_id=profile_id,
+            task_cpus=cpus,
+            task_gpus=self._task_gpus.get(profile_id, 0.0),
+            python_operators=python_operators(info.accumulables or ()),
             is_barrier=any(rdd.barrier for rdd in rdds),
             num_unfinished=num_unfinished,
-            tasks=rows.columns(cpus),
+            tasks=rows.columns(cpus if has_cpus else 1.0),
         )
 
 

@@ -1,4 +1,4 @@
-"""Which event logs a path stands for: one file, one rolling log, or a folder of both."""
+"""Which event logs a path stands for: a file, a rolling log, or a folder or zip file of both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagopt.errors import InputError
+from dagopt.events.log_paths import LogPath, ZipPath, zip_members
 
 _ROLLING_PREFIX = "eventlog_v2_"
 _PART = re.compile(r"events_(?P<index>\d+)_.+?(?P<compact>\.compact)?")
@@ -19,10 +20,10 @@ _NOT_LOGS = re.compile(r"[._].*|.*\.crc|appstatus_.*|_SUCCESS")
 class EventLog:
     """The files of one application's log, in the order in which they are read."""
 
-    path: Path
+    path: LogPath
     """The file, or the folder of a rolling log."""
 
-    parts: tuple[Path, ...]
+    parts: tuple[LogPath, ...]
     """At least one file."""
 
     is_compacted: bool
@@ -32,19 +33,71 @@ class EventLog:
     """Whether the log starts with its beginning: a part 1, or a compacted one."""
 
 
-def find_event_logs(path: Path) -> tuple[EventLog, ...]:
+def find_event_logs(path: LogPath) -> tuple[EventLog, ...]:
     """The logs at or below a path, sorted by path; links to folders are not followed.
 
     Raises:
         InputError: the path does not exist, cannot be listed, or holds no file at all.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder")
-    if not path.is_dir():
-        return (EventLog(path=path, parts=(path,), is_compacted=False, has_first_part=True),)
+    try:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        if not path.is_dir():
+            return _logs_of(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    logs = _logs_below(path) if isinstance(path, Path) else _logs_of_folder(path)
+    if not logs:
+        raise InputError(f"{path}: the folder holds no event log")
+    return tuple(logs)
+
+
+# Private functions
+
+
+def _logs_of(file: LogPath) -> tuple[EventLog, ...]:
+    """The log that a file is, or those that it holds if it is a zip file."""
+    members = zip_members(file)
+    if members is None:
+        return (_one_file(file),)
+    logs = _logs_of_folder(members)
+    if not logs:
+        raise InputError(f"{file}: the zip file holds no event log")
+    return tuple(logs)
+
+
+def _logs_of_file_in_folder(file: LogPath) -> tuple[EventLog, ...]:
+    """As :func:`_logs_of`, for files that are called zip files and whole; others are left as they are."""
+    if not file.name.lower().endswith(".zip") or isinstance(file, ZipPath):
+        return (_one_file(file),)
+    try:
+        return _logs_of(file)
+    except InputError:
+        return (_one_file(file),)
+
+
+def _one_file(file: LogPath) -> EventLog:
+    return EventLog(path=file, parts=(file,), is_compacted=False, has_first_part=True)
+
+
+def _logs_of_folder(folder: LogPath) -> list[EventLog]:
+    """As :func:`_logs_below`, where there is no ``os.walk``."""
+    rolling = _rolling_log(folder)
+    if rolling is not None:
+        return [rolling]
+    logs: list[EventLog] = []
+    for child in sorted(folder.iterdir(), key=str):
+        if child.is_dir():
+            logs += _logs_of_folder(child)
+        elif _NOT_LOGS.fullmatch(child.name) is None:
+            logs += _logs_of_file_in_folder(child)
+    return logs
+
+
+def _logs_below(path: Path) -> list[EventLog]:
     rolling = _rolling_log(path)
     if rolling is not None:
-        return (rolling,)
+        return [rolling]
     logs: list[EventLog] = []
 
     def refuse(error: OSError) -> None:
@@ -59,22 +112,14 @@ def find_event_logs(path: Path) -> tuple[EventLog, ...]:
                 folders.remove(name)
         for name in files:
             if _NOT_LOGS.fullmatch(name) is None:
-                file = here / name
-                logs.append(
-                    EventLog(path=file, parts=(file,), is_compacted=False, has_first_part=True)
-                )
-    if not logs:
-        raise InputError(f"{path}: the folder holds no event log")
-    return tuple(sorted(logs, key=lambda log: log.path))
+                logs += _logs_of_file_in_folder(here / name)
+    return sorted(logs, key=lambda log: str(log.path))
 
 
-# Private functions
-
-
-def _rolling_log(folder: Path) -> EventLog | None:
-    parts: dict[int, tuple[bool, Path]] = {}
+def _rolling_log(folder: LogPath) -> EventLog | None:
+    parts: dict[int, tuple[bool, LogPath]] = {}
     try:
-        children = sorted(folder.iterdir())
+        children = sorted(folder.iterdir(), key=str)
     except OSError as error:
         raise InputError(f"{folder}: cannot be listed: {error.strerror}") from error
     for child in children:

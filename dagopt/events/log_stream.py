@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -27,7 +28,8 @@ from dagopt.events.block_streams import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+
+    from dagopt.events.log_paths import LogPath
 
 # Small, since after a cut as much as this is read byte by byte.
 _CHUNK_BYTES = 64 << 10
@@ -36,7 +38,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _REFUSED = {
     b"ZV": "lzf is not supported; read it with Spark's history server, or unpack it first",
-    b"PK\x03\x04": "a zip file is not supported; unpack it first",
+    b"PK\x03\x04": "a zip file that is damaged, inside of another one, or not called .zip",
     b"\x04\x22\x4d\x18": "lz4 frames are not supported (Spark writes lz4 blocks); unpack it first",
     b"BZh": "bzip2 is not supported; unpack it first",
     b"PAR1": "this is a Parquet file, not an event log",
@@ -54,11 +56,11 @@ class StreamEnd:
     """Whether the last line lacked its line end."""
 
 
-def read_lines(path: Path, end: StreamEnd) -> Iterator[bytes]:
+def read_lines(path: LogPath, end: StreamEnd) -> Iterator[bytes]:
     """Every line of the file without its line end, in order; empty lines are left out.
 
     Args:
-        path: a local file, plain, gzip, zstd, or lz4 or snappy as Spark writes them.
+        path: a file, plain, gzip, zstd, or lz4 or snappy as Spark writes them.
         end: filled in by the time the lines are exhausted.
 
     Raises:
@@ -67,7 +69,7 @@ def read_lines(path: Path, end: StreamEnd) -> Iterator[bytes]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     with file:
         pending: list[bytes] = []  # a line that no chunk has ended yet, in pieces
         try:
@@ -89,7 +91,7 @@ def read_lines(path: Path, end: StreamEnd) -> Iterator[bytes]:
 # Private functions
 
 
-def _chunks(path: Path, file: BinaryIO) -> Iterator[bytes]:
+def _chunks(path: LogPath, file: BinaryIO) -> Iterator[bytes]:
     head = file.read(8)
     file.seek(0)
     for magic, problem in _REFUSED.items():
@@ -112,13 +114,13 @@ def _read(read: Callable[[int], bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _zstd_chunks(path: Path) -> Iterator[bytes]:
+def _zstd_chunks(path: LogPath) -> Iterator[bytes]:
     """The plain bytes of zstd frames, to the last one before a cut.
 
     The log of a running application always ends in a cut: its frame is not finished.
     """
     num_read = 0
-    with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
+    with pa.CompressedInputStream(_arrow_file(path), "zstd") as stream:
         while True:
             try:
                 chunk = stream.read(_CHUNK_BYTES)
@@ -131,7 +133,7 @@ def _zstd_chunks(path: Path) -> Iterator[bytes]:
             yield chunk
     # The read that met the cut gave nothing of what lies before it; single bytes lose nothing.
     tail = bytearray()
-    with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
+    with pa.CompressedInputStream(_arrow_file(path), "zstd") as stream:
         try:
             while num_read:
                 num_read -= len(stream.read(min(num_read, _CHUNK_BYTES)))
@@ -141,3 +143,7 @@ def _zstd_chunks(path: Path) -> Iterator[bytes]:
             pass
     yield bytes(tail)
     raise cut
+
+
+def _arrow_file(path: LogPath) -> pa.NativeFile:
+    return pa.OSFile(str(path)) if isinstance(path, Path) else pa.PythonFile(path.open("rb"), "r")

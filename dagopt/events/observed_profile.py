@@ -48,8 +48,8 @@ def observed_profile(stage: StageTrace) -> StageProfile | None:
         else None,
         spilled_bytes_per_task=_known_mean(tasks.spilled_bytes[used]) or 0.0,
         peak_memory_bytes=int(np.nan_to_num(tasks.peak_memory_bytes[used]).max()),
-        executor_cpu_s_per_task=None if stage.has_python else _known_mean(cpu_s),
-        python=stage.has_python,
+        executor_cpu_s_per_task=None if stage.works_outside_jvm else _known_mean(cpu_s),
+        python=stage.works_outside_jvm,
         coverage=min(1.0, num_seen / stage.num_tasks),
     )
 

@@ -13,8 +13,8 @@ from dagopt.events.spark_events import Event, LineError, decode_line, is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from dagopt.events.log_paths import LogPath
     from dagopt.events.trace import ApplicationTrace
 
 # A file that begins with this many lines and no event among them is something else.
@@ -62,6 +62,8 @@ class EventReader:
         self._num_broken = self._num_replaced = 0
         self._problems: list[str] = []
         self._is_cut = False
+        self._break = ""
+        """How the last file broke off, where one did."""
 
     @property
     def health(self) -> LogHealth:
@@ -91,7 +93,7 @@ class EventReader:
 
     # Private methods
 
-    def _events_of(self, part: Path) -> Iterator[Event]:
+    def _events_of(self, part: LogPath) -> Iterator[Event]:
         end = StreamEnd()
         first_broken = ""
         line_number = 0
@@ -123,6 +125,7 @@ class EventReader:
         if first_broken:
             self._problems.append(first_broken)
         if end.problem:
+            self._break = end.problem
             self._problems.append(f"{part}: breaks off: {end.problem}")
         self._is_cut |= bool(end.problem) or (is_broken and end.last_line_open)
 
@@ -139,7 +142,13 @@ class EventReader:
             return event
 
     def _not_a_log(self) -> InputError:
-        return InputError(f"{self._log.path}: not a Spark event log: no line of it is an event")
+        if self._num_lines:
+            what = "no line of it is an event"
+        elif self._break:
+            what = f"no line of it can be read: {self._break}"
+        else:
+            what = "it is empty"
+        return InputError(f"{self._log.path}: not a Spark event log: {what}")
 
 
 def read_trace(log: EventLog) -> tuple[ApplicationTrace, LogHealth]:

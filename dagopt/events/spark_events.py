@@ -7,7 +7,7 @@ and what Spark adds is skipped without being parsed. Numbers are bounded to 64 b
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, field
@@ -38,11 +38,19 @@ class ApplicationEnd(msgspec.Struct, frozen=True, gc=False):
     time_ms: Long | None = field(name="Timestamp", default=None)
 
 
+class ResourceAddresses(msgspec.Struct, frozen=True, gc=False):
+    """Which of a resource an executor has."""
+
+    addresses: list[str] | None = None
+
+
 class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
     """Where an executor runs."""
 
     host: str | None = field(name="Host", default=None)
     cores: Long | None = field(name="Total Cores", default=None)
+    resources: dict[str, ResourceAddresses] | None = field(name="Resources", default=None)
+    """By name, such as ``gpu``; from 3.0."""
 
 
 class ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +96,15 @@ class RddInfo(msgspec.Struct, frozen=True):
     barrier: bool | None = field(name="Barrier", default=None)
 
 
+class Accumulable(msgspec.Struct, frozen=True, gc=False):
+    """A metric summed over the tasks of a stage."""
+
+    number: Long | None = field(name="ID", default=None)
+    name: str | None = field(name="Name", default=None)
+    value: Any = field(name="Value", default=None)
+    """A number, as text where it is of SQL; of any form where the user made it."""
+
+
 class StageInfo(msgspec.Struct, frozen=True):
     """What is known of a stage attempt when it is submitted or completed."""
 
@@ -101,6 +118,7 @@ class StageInfo(msgspec.Struct, frozen=True):
     completed_ms: Long | None = field(name="Completion Time", default=None)
     failure: str | None = field(name="Failure Reason", default=None)
     profile_id: Long | None = field(name="Resource Profile Id", default=None)
+    accumulables: list[Accumulable] | None = field(name="Accumulables", default=None)
 
 
 class StageProperties(msgspec.Struct, frozen=True, gc=False):
@@ -197,6 +215,7 @@ class TaskMetrics(msgspec.Struct, frozen=True, gc=False):
     cpu_ns: Long | None = field(name="Executor CPU Time", default=None)
     """From 2.1; without Python workers."""
     gc_ms: Long | None = field(name="JVM GC Time", default=None)
+    serialize_ms: Long | None = field(name="Result Serialization Time", default=None)
     spilled_bytes: Long | None = field(name="Disk Bytes Spilled", default=None)
     peak_memory_bytes: Long | None = field(name="Peak Execution Memory", default=None)
     """From 3.0."""

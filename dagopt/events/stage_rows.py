@@ -31,6 +31,7 @@ _TIMES: Final = ("launch_s", "finish_s")
 _METRICS: Final = (
     "run_s",
     "deserialize_s",
+    "serialize_s",
     "fetch_wait_s",
     "cpu_s",
     "gc_s",
@@ -55,7 +56,7 @@ _NO_OUTPUT: Final = ev.OutputMetrics(written_bytes=0)
 
 
 class StageRows:
-    """Ends of the tasks of one stage attempt: one flat array of doubles, 168 bytes an end."""
+    """Ends of the tasks of one stage attempt: one flat array of doubles, 176 bytes an end."""
 
     __slots__ = (
         "_cells",
@@ -108,6 +109,7 @@ class StageRows:
                 # A fraction of a cpu, less deserialising, may be negative until it is put right.
                 math.nan if metrics.run_ms is None else metrics.run_ms / _MS_PER_S,
                 _amount(metrics.deserialize_ms, _MS_PER_S),
+                _amount(metrics.serialize_ms, _MS_PER_S),
                 _amount(read.fetch_wait_ms, _MS_PER_S),
                 _amount(metrics.cpu_ns, _NS_PER_S),
                 _amount(metrics.gc_ms, _MS_PER_S),
@@ -136,7 +138,6 @@ class StageRows:
             deserialize_s = np.nan_to_num(column["deserialize_s"])
             run_s = (run_s + deserialize_s) / run_time_cpus - deserialize_s
         column["run_s"] = np.where(run_s >= 0, run_s, np.nan)
-        del column["deserialize_s"]
         for values in column.values():
             values.setflags(write=False)
         index, attempt, executor, host = (

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dagopt.model.stage_profile import has_python, stage_signature
+from dagopt.model.stage_profile import has_python, stage_signature, works_outside_jvm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from dagopt.events.python_operators import PythonOperator
 
     Column = NDArray[np.float64]
 
@@ -52,6 +54,12 @@ class TaskColumns:
 
     run_s: Column
     """Executor run time, once per task: divided by the task's cpus where Spark multiplied."""
+
+    deserialize_s: Column
+    """Unpacking the task and its function, before the run time."""
+
+    serialize_s: Column
+    """Packing the result, in the run time."""
 
     fetch_wait_s: Column
     """Time blocked on shuffle reads. Before Spark 4.1 without connecting and first requests."""
@@ -145,6 +153,15 @@ class StageTrace:
     resource_profile_id: int
     """0 is the default profile."""
 
+    task_cpus: float
+    """Cores that one task takes, by its resource profile; 1 where the log does not say."""
+
+    task_gpus: float
+    """GPUs, or the part of one, that a task holds, by its resource profile; 0 where it holds none."""
+
+    python_operators: tuple[PythonOperator, ...]
+    """What is known of its Python operators, each above those before it."""
+
     is_barrier: bool
     """Whether its tasks start together or not at all."""
 
@@ -163,6 +180,11 @@ class StageTrace:
     def has_python(self) -> bool:
         """Whether Python workers run in it, so that its CPU time says nothing."""
         return has_python(self.scopes)
+
+    @property
+    def works_outside_jvm(self) -> bool:
+        """Whether Python workers or a GPU work in it."""
+        return works_outside_jvm(self.scopes)
 
     @property
     def coverage(self) -> float:
@@ -185,6 +207,9 @@ class ExecutorTrace:
 
     cores: int
     """Cores that Spark was told it has; 0 where the log does not say."""
+
+    gpus: int
+    """GPUs that it has; 0 where it has none or the log does not say."""
 
     added_s: float
     """NaN where the log does not say."""

@@ -14,6 +14,10 @@ from typing import TypeAlias
 
 from dagopt.errors import InputError
 
+NOWHERE = ""
+"""Name of the host of what lies on no host in particular: in an object store, or a file system that all
+hosts have. Its link is never what readers wait for."""
+
 NetworkId: TypeAlias = str
 """Name of a network: the user's own, or a subnet such as ``10.0.1.0/24``."""
 

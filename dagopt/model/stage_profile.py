@@ -37,6 +37,7 @@ _NUMBER = re.compile(r"\b\d+\b")
 _PLAN_IDS = b"0123456789 \t\n\x0b\f\r"
 _GPU_PART = re.compile(r"GPU stage \d+, (?:cpu|gpu|rest|cpu-only) part")
 _SPACE = re.compile(r"\s+")
+_GPU_OPERATOR = re.compile(r"Gpu[A-Z]")
 _PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow)\w*")
 
 #: Reading a shuffle has another name when adaptive execution changed the partitions, which
@@ -129,6 +130,15 @@ def has_python(scopes: Iterable[str]) -> bool:
     return any(_PYTHON.fullmatch(scope.split(" ", 1)[0]) is not None for scope in scopes)
 
 
+def works_outside_jvm(scopes: Iterable[str]) -> bool:
+    """Whether Python workers run in a stage, or operators that plugins of Spark run on a GPU.
+
+    Then time that is no CPU time of the executor may be work as well as a wait.
+    """
+    names = list(scopes)
+    return has_python(names) or any(_GPU_OPERATOR.match(name) is not None for name in names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageProfile:
     """Mean costs of the tasks of one stage, over the runs that were read."""
@@ -163,7 +173,7 @@ class StageProfile:
     """Largest peak execution memory of any task, >= 0; 0 also where Spark did not report it."""
 
     python: bool
-    """Whether Python workers run in it."""
+    """Whether it works outside of the JVM, in Python workers or on a GPU."""
 
     coverage: float
     """Task ends seen over tasks, 0..1, mean over the runs."""

@@ -22,12 +22,20 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from jobs.gpu_bench.modes import fake_gpus
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "event_log"
 LINE = ".".join(pyspark.__version__.split(".")[:2])
+DECOMMISSION = {
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
+}
 KEPT_PROPERTIES = ("spark.sql.execution.id", "spark.scheduler.pool", "spark.job.description")
 
 
@@ -78,6 +86,59 @@ def sleep(number: int) -> int:
     return number
 
 
+def run_decommission(spark: SparkSession, scratch: Path) -> None:
+    """An executor is decommissioned between the writing and the reading of map outputs."""
+    del scratch
+    sc = spark.sparkContext
+    pairs = sc.parallelize(range(20_000), 6).map(lambda n: (n % 100, 1))
+    counted = pairs.reduceByKey(lambda a, b: a + b, 4)
+    assert counted.count() == 100
+    decommission(spark, "0")
+    assert counted.map(slow_pair).count() == 100
+
+
+def slow_pair(pair: tuple[int, int]) -> tuple[int, int]:
+    """Take 20 ms a pair."""
+    time.sleep(0.02)
+    return pair
+
+
+def decommission(spark: SparkSession, executor: str) -> None:
+    """Ask for it as a cluster manager would, and wait until the executor is gone."""
+    gateway: Any = spark.sparkContext._gateway
+    jvm = gateway.jvm
+    backend = spark.sparkContext._jsc.sc().schedulerBackend()
+    nothing = jvm.scala.Option.empty()
+    info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("going away", nothing)
+    assert backend.decommissionExecutor(executor, info, False, False)
+    while backend.getExecutorIds().contains(executor):
+        time.sleep(0.2)
+
+
+def run_gpu(spark: SparkSession, scratch: Path) -> None:
+    """Decode and infer, as Spark fuses them: 16 tasks of 0.4 s and 0.1 s, one GPU at a time."""
+    del scratch
+    requests = TaskResourceRequests().cpus(1).resource("gpu", 1)
+    profile = ResourceProfileBuilder().require(requests).build
+    rows = spark.range(16, numPartitions=16)
+    decoded = rows.mapInPandas(decode, "id long, payload binary")
+    assert decoded.mapInPandas(infer, "id long", profile=profile).count() == 16
+
+
+def decode(frames: Iterable[Any]) -> Iterator[Any]:
+    """Take 0.4 s a batch."""
+    for frame in frames:
+        time.sleep(0.4)
+        yield frame.assign(payload=[b"x" * 100_000] * len(frame))
+
+
+def infer(frames: Iterable[Any]) -> Iterator[Any]:
+    """Take 0.1 s a batch."""
+    for frame in frames:
+        time.sleep(0.1)
+        yield frame[["id"]]
+
+
 def record(job: Callable[[SparkSession, Path], None], master: str, **conf: str) -> list[bytes]:
     """Run one application, and its cleaned event log's lines."""
     with tempfile.TemporaryDirectory(prefix="dagopt-golden-") as folder:
@@ -120,6 +181,8 @@ def clean_lines(log: bytes, scratch: Path) -> Iterator[bytes]:
         event.pop("User", None)
         for info in [event.get("Stage Info", {}), *event.get("Stage Infos", [])]:
             info.pop("Details", None)
+        for request in event.get("Executor Resource Requests", {}).values():
+            request["Discovery Script"] = ""
         if "Executor Info" in event:
             event["Executor Info"]["Log Urls"] = {}
         text = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
@@ -147,7 +210,13 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need pandas and pyarrow too
     jobs = record(run_jobs, "local-cluster[2,1,512]")
     two_cpus = record(run_two_cpus, "local[2]", **{"spark.task.cpus": "2"})
-    for name, lines in (("jobs", jobs), ("two_cpus", two_cpus)):
+    gone = record(run_decommission, "local-cluster[3,1,512]", **DECOMMISSION)
+    logs = [("jobs", jobs), ("two_cpus", two_cpus), ("decommission", gone)]
+    if LINE >= "4.0":  # operators take a profile
+        with tempfile.TemporaryDirectory() as folder:
+            gpus = fake_gpus(Path(folder), 1)
+            logs.append(("gpu", record(run_gpu, "local-cluster[1,4,640]", **gpus)))
+    for name, lines in logs:
         data = b"".join(line + b"\n" for line in lines)
         (OUT / f"spark-{LINE}-{name}.gz").write_bytes(gzip.compress(data, 9, mtime=0))
     for codec in ("lz4", "snappy", "zstd"):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dagopt.app.advise import advise
 from dagopt.app.learn import learn
 from dagopt.events.profile_file import read_profile
 from dagopt.events.read import find_event_logs, read_trace
@@ -18,6 +19,7 @@ from dagopt.model.stage_profile import plan_number, stage_signature
 
 LOGS = Path(__file__).parent / "event_log"
 JOBS = sorted(LOGS.glob("*-jobs.gz"))
+GPU = sorted(LOGS.glob("*-gpu.gz"))
 TWO_CPUS = sorted(LOGS.glob("*-two_cpus.*"))
 
 
@@ -40,8 +42,13 @@ def by_name(path: Path) -> str:
     return path.name
 
 
-def test_both_ends_of_the_spark_lines_are_here() -> None:
-    assert [log.name for log in JOBS] == ["spark-3.5-jobs.gz", "spark-4.3-jobs.gz"]
+def test_logs_of_both_ends_of_the_spark_lines_are_here() -> None:
+    assert [log.name for log in JOBS] == [
+        "spark-3.5-jobs.gz",
+        "spark-4.2-jobs.gz",
+        "spark-4.3-jobs.gz",
+    ]
+    assert len(GPU) == 2
     assert len(TWO_CPUS) == 8
 
 
@@ -158,13 +165,44 @@ def test_all_codecs_of_spark_are_read_and_run_time_counts_once(path: Path) -> No
     assert (stage.tasks.run_s > 0.5).all()
 
 
+@pytest.mark.parametrize("log", GPU, ids=by_name)
+def test_a_gpu_stage_says_what_held_the_gpu_and_which_form_is_faster(log: Path) -> None:
+    """16 tasks, which sleep 0.4 s in a Python operator below the one under the profile, 0.1 s in it."""
+    advice = advise(log)
+    (stage,) = (each for each in advice.stages if each.gpu is not None)
+    assert stage.gpu is not None
+    assert stage.num_tasks == 16
+    assert 16 * 0.4 <= stage.gpu.other_s <= stage.gpu.held_s - 16 * 0.1
+    assert stage.gpu.form == "sliced"
+    assert stage.saved_s is not None
+    # A GPU that only infers is busy for a second or two, instead of five or more.
+    assert stage.saved_s > 16 * 0.2
+    operators = [each for trace in trace_of(log).stages for each in trace.python_operators]
+    assert [each.output_rows for each in operators] == [16, 16]
+    assert operators[1].sent_bytes > 16 * 100_000 > operators[1].returned_bytes
+
+
+def test_a_decommissioned_executor_is_gone_and_what_it_wrote_is_read_elsewhere() -> None:
+    trace = trace_of(LOGS / "spark-4.3-decommission.gz")
+    (gone,) = (each for each in trace.executors if np.isfinite(each.removed_s))
+    assert gone.executor == "0"
+    written, _, read = trace.stages
+    number = trace.executor_names.index("0")
+    assert number in written.tasks.executor
+    assert number not in read.tasks.executor
+    assert read.failure is None
+    assert read.coverage == 1.0
+    assert read.submitted_s > gone.removed_s
+    assert (read.tasks.read_bytes > 0).all()
+
+
 def test_profiles_are_learned_from_both_lines(tmp_path: Path) -> None:
     summary = learn(LOGS, tmp_path / "profile.parquet")
-    assert (summary.num_logs, summary.num_logs_read) == (10, 10)
-    assert summary.num_unknown_stages == 2  # the two that failed to fetch
+    assert (summary.num_logs, summary.num_logs_read) == (14, 14)
+    assert summary.num_unknown_stages == 3  # those that failed to fetch
     profiles = read_profile(tmp_path / "profile.parquet")
     scanned = profiles.find(
-        "reduceByKey at make_event_logs.py:1 [parallelize > PythonRDD > PairwiseRDD]"
+        "reduceByKey at make_event_logs.py:44 [parallelize > PythonRDD > PairwiseRDD]"
     )
     assert scanned is not None
     assert (scanned.python, scanned.executor_cpu_s_per_task) == (True, None)

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dagopt.model.network import InputHostSet, NetworkId, Networks
+from dagopt.model.network import NOWHERE, InputHostSet, NetworkId, Networks
 from dagopt.model.task_set import TaskInputs
 
 _SEED = 20_260_101
@@ -169,7 +169,7 @@ def classify(
 
 
 def main_source(inputs: TaskInputs) -> NDArray[np.int64]:
-    """``(T,)`` the host that a task reads more than half of its bytes from, -1 where none is.
+    """``(T,)`` the host that a task reads more than half of its bytes from, -1 where no single one is.
 
     What a task reads from one host keeps that host's link busy: two such tasks of different hosts
     run beside each other, two of one host after another.
@@ -178,7 +178,7 @@ def main_source(inputs: TaskInputs) -> NDArray[np.int64]:
     if inputs.shared:
         if inputs.bytes_.size and inputs.bytes_.max() > _MAIN:
             out[inputs.task_bytes > 0] = inputs.hosts[inputs.bytes_.argmax()]
-        return out
+        return _on_one_host(out, inputs)
     rows = np.repeat(np.arange(inputs.num_tasks), np.diff(inputs.offsets))
     num_hosts = max(inputs.num_hosts, 1)
     pairs, sums = rows * num_hosts + inputs.hosts, inputs.bytes_
@@ -189,4 +189,10 @@ def main_source(inputs: TaskInputs) -> NDArray[np.int64]:
     pair_rows, pair_hosts = np.divmod(pairs, num_hosts)
     heavy = sums > _MAIN * inputs.task_bytes[pair_rows]
     out[pair_rows[heavy]] = pair_hosts[heavy]
-    return out
+    return _on_one_host(out, inputs)
+
+
+def _on_one_host(source: NDArray[np.int64], inputs: TaskInputs) -> NDArray[np.int64]:
+    if NOWHERE in inputs.host_names:
+        source[source == inputs.host_names.index(NOWHERE)] = -1
+    return source

@@ -14,6 +14,7 @@ import dagopt
 from dagopt.cli.main import commands, main
 from dagopt.spark import launch
 from dagopt.spark.properties import parse_properties
+from tests.unit.events.event_lines import small_log
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -174,3 +175,53 @@ def test_learn_writes_a_profile_and_never_over_one(
     assert capsys.readouterr().err == f"dagopt: {output} exists; --force overwrites\n"
     assert main(["learn", str(logs), "-o", str(output), "--force"]) == 0
     assert "stages learned from" in capsys.readouterr().out
+
+
+def test_advise_prints_verdict_stages_and_properties(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"\n".join(small_log()))
+    assert main(["advise", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("0 s: nothing to gain that is sure.")
+    assert "spark.dagopt.slotsPerCore 4\n" in out
+    (row,) = [line.split() for line in out.splitlines() if line.strip().startswith("0 ")][1:]
+    assert row[:4] == ["0", "2", "I/O", "3.20"]
+    assert main(["advise", str(log), "--csv"]) == 0
+    header, row_text = capsys.readouterr().out.splitlines()
+    assert header.startswith("stage,attempt,name,num_tasks,bound,why,recorded_s")
+    assert row_text.startswith("0,0,count at /home/me/job.py:12,2,io,")
+    assert main(["advise", str(log), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "etl"
+
+
+def test_advise_refuses_what_is_no_event_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("hello\n")
+    assert main(["advise", str(text)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (f"dagopt: {text}: not a Spark event log: no line of it is an event\n")
+
+
+def test_advise_ranks_the_applications_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"\n".join(small_log()))
+    (tmp_path / "notes.txt").write_text("hello\n")
+    assert main(["advise", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("0 of 2 applications would surely gain\n")
+    assert captured.out.splitlines()[2].endswith(f"etl          {tmp_path}/a")
+    assert captured.err.endswith("notes.txt: not a Spark event log: no line of it is an event\n")
+    assert main(["advise", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["path"] for each in found["applications"]] == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert main(["advise", str(tmp_path), "--csv"]) == 0
+    assert capsys.readouterr().out.startswith("path,app_id,name,spark_version,recorded_s,saved_s")
+    assert main(["advise", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 2
+    assert "holds 3 event logs; name one of them" in capsys.readouterr().err

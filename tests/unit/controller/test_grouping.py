@@ -131,6 +131,15 @@ def test_no_delay_is_longer_than_allowed() -> None:
     assert live.step(ev.started(0, "1"), 0.0) == [launch(2, [1], 1500)]
 
 
+def test_the_longest_delay_is_renewed_when_a_tenth_of_it_has_passed() -> None:
+    live = ev.controller()
+    live.step(ev.added("1", cores=1), 0.0)
+    play(live, (0.0, ev.submitted([{"sa": 5000, "sb": 5000}] * 4)), (0.0, ev.started(0, "1")))
+    slow = [(0.5, 50), (0.9, 90), (1.1, 110)]
+    out = [live.step(ev.fetched(0, "1", size, done=False), now_s) for now_s, size in slow]
+    assert out == [[], [], [launch(2, [1], 10_000)]]
+
+
 def test_after_the_first_group_the_known_cost_decides_and_the_executor_is_filled() -> None:
     live = with_one_core()
     out = play(
@@ -228,11 +237,43 @@ def test_new_hosts_open_lanes_of_an_input_host_set_that_is_in_use() -> None:
     ]
 
 
+@pytest.mark.parametrize(("source", "delays_ms"), [("s1", [0, 2000]), ("", [0, 0])])
+def test_hosts_take_turns_at_a_source_unless_it_is_no_single_machine(
+    source: str, delays_ms: list[int]
+) -> None:
+    live = ev.controller()
+    live.step(ev.added("1"), 0.0)
+    live.step(ev.added("2"), 0.0)
+    out = live.step(ev.submitted([{source: 100}] * 8), 0.0)
+    launches = [each for each in out if isinstance(each, Launch)]
+    assert [(each.executor, each.delay_ms) for each in launches] == [
+        ("1", delays_ms[0]),
+        ("2", delays_ms[1]),
+    ]
+
+
 def test_groups_of_another_input_host_set_are_not_delayed() -> None:
     live = ev.controller(networks=parse_networks("r1=sa;r2=sb"))
     live.step(ev.added("1", cores=1), 0.0)
     live.step(ev.submitted([{"sa": 200}, {"sb": 200}, {"sa": 200}, {"sb": 200}]), 0.0)
     assert live.step(ev.started(0, "1"), 0.0) == [launch(2, [1], 0)]
+
+
+@pytest.mark.parametrize(("scope", "action"), [("Scan", "group"), ("GpuScan parquet ", "pass")])
+def test_what_a_gpu_does_is_not_taken_for_reading(scope: str, action: str) -> None:
+    """The first tasks of a file stage take 2 s, 0.2 s of it JVM CPU time."""
+    live = ev.controller()
+    live.step(ev.added("1", cores=1), 0.0)
+    out: list[FromPlanner] = []
+    for stage in (0, 1):
+        told = ev.submitted([{"sa": 100}] * 4, stage=stage, shuffle_type="source")
+        out = live.step(msgspec.structs.replace(told, scopes=[scope]), 10.0 * stage)
+        for task in range(4):
+            live.step(ev.started(task, "1", stage=stage), 10.0 * stage + 2 * task)
+            ended = ev.ended(task, "1", from_s=0, to_s=2, stage=stage)
+            live.step(msgspec.structs.replace(ended, cpu_ms=200), 10.0 * stage + 2 * task + 2)
+        live.step(ev.set_ended(stage), 10.0 * stage + 9)
+    assert [each.action for each in out if isinstance(each, Plan)] == [action]
 
 
 def test_explain_decides_and_holds_nothing() -> None:

@@ -196,7 +196,7 @@ def test_executors_come_and_go_in_any_order() -> None:
     info = {"Host": "host-a", "Total Cores": 4}
     added = lines.line("ExecutorAdded", Timestamp=1_000, Executor_ID="1", Executor_Info=info)
     removed = lines.line("ExecutorRemoved", Timestamp=3_000, Executor_ID="1")
-    whole = ExecutorTrace(executor="1", host="host-a", cores=4, added_s=1.0, removed_s=3.0)
+    whole = ExecutorTrace(executor="1", host="host-a", cores=4, gpus=0, added_s=1.0, removed_s=3.0)
     assert trace_of([added, removed]).executors == (whole,)
     assert trace_of([removed, added]).executors == (whole,)
 

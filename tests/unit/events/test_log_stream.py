@@ -83,7 +83,7 @@ def test_the_unfinished_frame_of_a_running_application_is_read_to_its_end(tmp_pa
     ("head", "said"),
     [
         (b"ZV\x01", "lzf is not supported"),
-        (b"PK\x03\x04", "a zip file is not supported"),
+        (b"PK\x03\x04", "a zip file that is damaged, inside of another one"),
         (b"\x04\x22\x4d\x18", "lz4 frames are not supported"),
         (b"BZh9", "bzip2 is not supported"),
         (b"PAR1", "this is a Parquet file"),

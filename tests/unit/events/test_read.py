@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,11 +98,23 @@ def test_every_part_names_its_own_problem(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\n\n", b"hello\n", b"a,b\n" * 1_000, b"\x00" * 10_000, b'{"a":1}\n']
-)
+@pytest.mark.parametrize("data", [b"hello\n", b"a,b\n" * 1_000, b"\x00" * 10_000, b'{"a":1}\n'])
 def test_what_is_no_event_log_is_an_input_error_of_one_line(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         read(tmp_path / "notes.txt", data)
     path = tmp_path / "notes.txt"
     assert str(raised.value) == f"{path}: not a Spark event log: no line of it is an event"
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "it is empty"),
+        (b"\n\n", "it is empty"),
+        (gzip.compress(b"x")[:6], "no line of it can be read: Compressed file ended"),
+        (b"LZ4Block" + b"x" * 99, "no line of it can be read: a block of "),
+    ],
+)
+def test_a_file_without_lines_says_why(data: bytes, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"notes.txt: not a Spark event log: {problem}"):
+        read(tmp_path / "notes.txt", data)

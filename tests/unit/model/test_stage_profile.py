@@ -15,6 +15,7 @@ from dagopt.model.stage_profile import (
     merge_profiles,
     plan_number,
     stage_signature,
+    works_outside_jvm,
 )
 
 
@@ -158,6 +159,14 @@ class TestPython:
     @pytest.mark.parametrize("scope", ["Scan parquet db.Pandas", "Exchange", "", "/x/Python/y"])
     def test_others(self, scope: str) -> None:
         assert not has_python([scope])
+
+    @pytest.mark.parametrize(
+        ("scope", "is_outside"),
+        [("GpuScan parquet ", True), ("MapInPandas", True), ("Exchange", False), ("GpuX", True),
+         ("Gpus", False), ("Scan GpuX", False)],
+    )  # fmt: skip
+    def test_what_works_outside_of_the_jvm(self, scope: str, *, is_outside: bool) -> None:
+        assert works_outside_jvm(["Exchange", scope]) == is_outside
 
 
 class TestProfile:

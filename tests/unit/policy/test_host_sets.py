@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from dagopt.model.network import InputHostSet, parse_networks
 from dagopt.model.task_set import TaskInputs, task_inputs
 from dagopt.model.wire import OuterInputs, SparseInputs, TaskSetSubmitted
 from dagopt.policy.grouping.host_sets import HostSets, classify, main_source, patterns
+from tests.unit.controller import events as ev
 
 NETWORKS = parse_networks("r1=a,b;r2=c,d")
 
@@ -92,3 +95,11 @@ def test_the_main_source_of_a_shared_row() -> None:
     assert main.tolist() == [1, -1]
     even = main_source(made(OuterInputs(task_bytes=[1, 1], host_bytes=[1, 1, 0, 0]), 2))
     assert even.tolist() == [-1, -1]
+
+
+def test_what_lies_on_no_host_in_particular_is_no_main_source() -> None:
+    message = ev.submitted([{"": 9, "a": 1}, {"": 1, "a": 9}])
+    assert main_source(task_inputs(message)).tolist() == [-1, 1]
+    margins = OuterInputs(task_bytes=[1, 1], host_bytes=[9, 1])
+    shared = task_inputs(msgspec.structs.replace(message, inputs=margins))
+    assert main_source(shared).tolist() == [-1, -1]

@@ -1,0 +1,1 @@
+"""Advice as text, tables and pages."""
