@@ -21,7 +21,7 @@ INSTALLED := $(VENV)/.dagopt-installed
 INSTALLED_RAY := $(VENV)/.ray-installed
 
 MATRIX ?= 3.5 4.0 4.1 4.2 4.3
-CORPUS ?= ../shared/eventlogs
+CORPUS ?= eventlogs
 PYTEST_ARGS ?=
 
 .PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise wheel clean

@@ -18,7 +18,7 @@ from dagopt.app.advise import Gain, advise
 from dagopt.events.log_paths import log_path
 from dagopt.events.read import find_event_logs, read_trace
 
-CORPUS = Path(os.environ.get("CORPUS", "../shared/eventlogs"))
+CORPUS = Path(os.environ.get("CORPUS", "eventlogs"))
 
 pytestmark = pytest.mark.skipif(
     not (CORPUS / "INDEX.tsv").is_file(), reason=f"no public event logs in {CORPUS}"

@@ -163,7 +163,7 @@ def unrepeatable(spark: SparkSession) -> Any:
     udf = dagopt.gpu_udf(waiting(0.1), dagopt.gpu_profile(), cpu_only=waiting(0.1))
     ids = spark.range(NUM_PARTITIONS * ROWS).repartition(4, "id")
     # Of two repartitions that follow one another Spark drops the first.
-    ids = ids.sample(1.0, seed=1).repartition(NUM_PARTITIONS)
+    ids = ids.sample(fraction=1.0, seed=1).repartition(NUM_PARTITIONS)
     made = ids.select("id", F.spark_partition_id().alias("partition"), udf("id").alias("answer"))
     found = run(spark, made)
     spark.conf.unset("spark.sql.execution.sortBeforeRepartition")
