@@ -129,16 +129,19 @@ class Report:
             f"{_cell(counters, 'fallbacks')} task sets released without an answer",
             f"idle because of a hold: {_cell(self.body, 'idle_hold_s', is_time=True)}",
         ]
-        mode = f"dagopt, mode {_cell(self.body, 'mode')}: {len(self.decisions)} decisions"
+        mode = (
+            f"dagopt, mode {_cell(self.body, 'mode')}: {len(self.decisions)} grouping decisions,"
+            f" {len(self.gpu_stages)} forms of GPU operators"
+        )
         return "\n".join([mode, ", ".join(parts), ", ".join(launched)])
 
     def _gpu_lines(self) -> list[str]:
-        """One a GPU stage, with what the GPUs did in it, and what they did in all of them."""
+        """One a GPU operator, with what the GPUs did in it, and what they did in all of them."""
         uses, shifts = self._entries("gpu_use"), self._entries("gpu_shifts")
         lines = []
         for one in self.gpu_stages:
             line = (
-                f"GPU stage {_cell(one, 'id')}, {_cell(one, 'name')} of"
+                f"GPU operator {_cell(one, 'id')}, {_cell(one, 'name')} of"
                 f" {_cell(one, 'num_partitions')} partitions: {_cell(one, 'form')};"
                 f" {_cell(one, 'reason')}"
             )

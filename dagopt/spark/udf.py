@@ -84,7 +84,9 @@ def gpu_udf(
         _check_kind(function_or_udf)
         function = function_or_udf.func
     if cpu_only is not None:
-        function = _either(function, _cpu_function(function_or_udf, cpu_only))
+        on_cpu = _cpu_function(function_or_udf, cpu_only)
+        _check_arguments(function, on_cpu)
+        function = _either(function, on_cpu)
     context = _marking_context(profile)
     java = None if context is None or profile is None else java_profile(context, profile)
     if is_udf:
@@ -104,6 +106,16 @@ def _check_kind(udf: Any) -> None:
     Raises:
         InputError: it does not.
     """
+    kind = _kind(udf)
+    if kind not in _SCALAR:
+        raise InputError(
+            f"gpu_udf: {_name(udf)} is a UDF of kind {kind}; allowed are UDFs that give a value for"
+            " each row, and plain functions for applyInPandas, applyInArrow, mapInPandas and mapInArrow"
+        )
+
+
+def _kind(udf: Any) -> str:
+    """What Spark calls it."""
     from pyspark.sql import udf as udfs  # noqa: PLC0415  importing dagopt must not need pyspark
 
     module: Any = udfs  # the class itself is at home elsewhere in Spark 3.5
@@ -112,12 +124,7 @@ def _check_kind(udf: Any) -> None:
         for name, value in vars(module.PythonEvalType).items()
         if name.startswith("SQL_")
     }
-    kind = names.get(udf.evalType, str(udf.evalType))
-    if kind not in _SCALAR:
-        raise InputError(
-            f"gpu_udf: {_name(udf)} is a UDF of kind {kind}; allowed are UDFs that give a value for"
-            " each row, and plain functions for applyInPandas, applyInArrow, mapInPandas and mapInArrow"
-        )
+    return str(names.get(udf.evalType, udf.evalType))
 
 
 def _cpu_function(gpu: Any, cpu_only: Any) -> Callable[..., Any]:
@@ -133,16 +140,41 @@ def _cpu_function(gpu: Any, cpu_only: Any) -> Callable[..., Any]:
     if not hasattr(cpu_only, "evalType"):
         return cpu_only  # type: ignore[no-any-return]
     kinds = [
-        (getattr(one, "evalType", None), getattr(one, "returnType", None))
+        f"{_kind(one)} {one.returnType}" if hasattr(one, "evalType") else "no UDF"
         for one in (gpu, cpu_only)
     ]
     if kinds[0] != kinds[1]:
         raise InputError(
-            f"gpu_udf: cpu_only is a UDF of kind and type {kinds[1]}, expected a function, or a UDF of"
-            f" {kinds[0]}"
+            f"gpu_udf: cpu_only is a UDF of kind and type {kinds[1]}, expected a function, or one like"
+            f" the other: {kinds[0]}"
         )
     function: Callable[..., Any] = cpu_only.func
     return function
+
+
+def _check_arguments(gpu: Callable[..., Any], cpu_only: Callable[..., Any]) -> None:
+    """Whether the CPU form can be called as the other one is.
+
+    Raises:
+        InputError: it cannot.
+    """
+    try:
+        signatures = inspect.signature(gpu), inspect.signature(cpu_only)
+    except ValueError:  # some that are written in C tell nothing
+        return
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        one
+        for one in signatures[0].parameters.values()
+        if one.kind in positional and one.default is inspect.Parameter.empty
+    ]
+    try:
+        signatures[1].bind(*needed)
+    except TypeError:
+        raise InputError(
+            f"gpu_udf: cpu_only {_name(cpu_only)}{signatures[1]} cannot be called as"
+            f" {_name(gpu)}{signatures[0]} is"
+        ) from None
 
 
 def _marking_context(profile: Any) -> Any | None:
@@ -161,7 +193,20 @@ def _marking_context(profile: Any) -> Any | None:
         warn_local(str(context.master))
         return None
     extensions = context.getConf().get("spark.sql.extensions") or ""
-    return context if EXTENSION in extensions else None
+    if EXTENSION in extensions:
+        return context
+    _warn_no_extension()
+    return None
+
+
+@functools.cache
+def _warn_no_extension() -> None:
+    """Once, for it is the same for all functions of the session."""
+    logger.warning(
+        "dagopt: gpu_udf gives no profile in this session, so functions run on CPU slots:"
+        " spark.sql.extensions does not name %s; dagopt.configure(builder), dagopt submit and dagopt conf set it",
+        EXTENSION,
+    )
 
 
 def _either(gpu: Callable[..., Any], cpu_only: Callable[..., Any]) -> Callable[..., Any]:

@@ -150,6 +150,7 @@ def choose_form(
                 _work(count, costs, slots),
                 f"shuffle before of {format_bytes(costs.input_bytes)} each {before}",
                 f"shuffle after of {format_bytes(costs.output_bytes)} each {after}",
+                *_cpu_form(pipeline, considered, settings),
             ]
         ),
         num_slices=chosen.num_slices,
@@ -323,6 +324,17 @@ def _more(rest: list[FormTime]) -> str:
     noun = "slicing" if rest[0].form == "sliced" else "split"
     plural = "s" if len(rest) > 1 else ""
     return f" (and {len(rest)} more {noun}{plural}, from {format_s(rest[0].elapsed_s)})"
+
+
+def _cpu_form(
+    pipeline: GpuPipeline, considered: tuple[FormTime, ...], settings: BoundarySettings
+) -> list[str]:
+    """Why no slice can go to the CPU form, where there is one."""
+    if not pipeline.has_cpu_form or settings.boundary == "never":
+        return []
+    if any(one.form == "shifting" for one in considered):
+        return []
+    return ["no CPU slots to lend to the CPU form"]
 
 
 def _work(count: int, costs: PartitionCosts, slots: Slots) -> str:

@@ -149,7 +149,9 @@ def test_slices_shift_where_cpu_slots_can_be_lent_to_the_cpu_form() -> None:
     assert (found.boundary_before, found.boundary_after) == (True, True)
     assert found.predicted_s == pytest.approx(0.5 + 40.0)
     # With CPU work that takes all of them there is none to lend.
-    assert with_cpu_form(replace(costs, cpu_s=6.0)).form == "sliced"
+    busy = with_cpu_form(replace(costs, cpu_s=6.0))
+    assert busy.form == "sliced"
+    assert busy.reason.endswith("; no CPU slots to lend to the CPU form")
 
 
 def test_what_the_cpu_form_costs_is_found_out_where_that_is_cheap() -> None:

@@ -44,7 +44,7 @@ def test_the_text_says_what_was_decided_and_why() -> None:
     text = str(parse_report(json.dumps(BODY)))
     lines = text.splitlines()
     assert lines[:3] == [
-        "dagopt, mode on: 2 decisions",
+        "dagopt, mode on: 2 grouping decisions, 0 forms of GPU operators",
         "task sets: 9 seen, 6 too small or not eligible, 3 told to the planner, 2 held",
         "8 groups launched, 0 task sets released without an answer, idle because of a hold: 0.25 s",
     ]
@@ -131,7 +131,7 @@ def test_gpu_stages_have_a_line_each_and_gpus_one_together() -> None:
     }
     apart = "busy 3.60 s, idle 0.40 s of 4.00 s in stages whose CPU operators ran apart"
     assert str(Report(body=body)).splitlines()[3:] == [
-        "GPU stage 1, MapInPandas of 16 partitions: split; why; GPUs allocated 4.00 s; " + apart,
-        "GPU stage 2, - of - partitions: fused; less than 5% to gain",
+        "GPU operator 1, MapInPandas of 16 partitions: split; why; GPUs allocated 4.00 s; " + apart,
+        "GPU operator 2, - of - partitions: fused; less than 5% to gain",
         "GPUs: allocated 6.50 s; " + apart,
     ]

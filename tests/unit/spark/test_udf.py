@@ -59,6 +59,10 @@ def test_an_instance_that_is_called_has_a_name_too() -> None:
         ((7, None), "function_or_udf is a int, expected a function or a UDF"),
         ((double, "gpu"), "profile is a str, expected a ResourceProfile"),
         ((double, None, 7), "cpu_only is a int, expected a function or a UDF"),
+        (
+            (double, None, lambda one, two: one + two),
+            r"\(one, two\) cannot be called as double\(values",
+        ),
     ],
 )
 def test_wrong_arguments_are_errors(arguments: tuple[Any, ...], words: str) -> None:
