@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dagopt.app.each_log import FailedLog, of_each
 from dagopt.errors import InputError
 from dagopt.events.observed_profile import observed_profile
 from dagopt.events.profile_file import write_profile
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 
     from dagopt.events.log_paths import LogPath
     from dagopt.events.trace import ApplicationTrace
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedLog:
-    """A file that could not be used at all."""
-
-    path: LogPath
-    """The file, or the folder of a rolling log."""
-
-    reason: str
-    """One line that starts with the path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +76,7 @@ def learn(
     """
     _check_output(output, force=force)
     logs = find_event_logs(source)
-    runs: list[_Run] = []
-    failed: list[FailedLog] = []
-    for done, log in enumerate(logs):
-        if progress is not None:
-            progress(done, len(logs), str(log.path))
-        try:
-            runs.append(_read_run(log))
-        except InputError as error:
-            failed.append(FailedLog(path=log.path, reason=str(error)))
-    if progress is not None:
-        progress(len(logs), len(logs), "")
-    if not runs:
-        more = f" (and {len(failed) - 1} more files like it)" if len(failed) > 1 else ""
-        raise InputError(f"{failed[0].reason}{more}")
+    runs, failed = of_each(logs, _read_run, progress)
     profiles = StageProfiles(_oldest_first(runs))
     num_stages = sum(run.num_stages for run in runs)
     if not len(profiles):
@@ -111,7 +88,7 @@ def learn(
         output=output,
         num_logs=len(logs),
         num_logs_read=len(runs),
-        failed=tuple(failed),
+        failed=failed,
         num_stages=num_stages,
         num_unknown_stages=sum(run.num_unknown_stages for run in runs),
         num_profiles=len(profiles),

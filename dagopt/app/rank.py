@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagopt.app.advise import advise_log
-from dagopt.app.learn import FailedLog
-from dagopt.errors import InputError
+from dagopt.app.each_log import FailedLog, of_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,24 +65,11 @@ def rank(
     Raises:
         InputError: none of the logs can be read.
     """
-    found: list[RankedApplication] = []
-    failed: list[FailedLog] = []
-    for done, log in enumerate(logs):
-        if progress is not None:
-            progress(done, len(logs), str(log.path))
-        try:
-            found.append(_ranked(advise_log(log, cluster)))
-        except InputError as error:
-            failed.append(FailedLog(path=log.path, reason=str(error)))
-    if progress is not None:
-        progress(len(logs), len(logs), "")
-    if not found:
-        more = f" (and {len(failed) - 1} more files like it)" if len(failed) > 1 else ""
-        raise InputError(f"{failed[0].reason}{more}")
+    found, failed = of_each(logs, lambda log: _ranked(advise_log(log, cluster)), progress)
     found.sort(
         key=lambda each: (-each.sure_s, each.saved_s is None, -(each.recorded_s or 0), each.path)
     )
-    return Ranking(applications=tuple(found), failed=tuple(failed))
+    return Ranking(applications=tuple(found), failed=failed)
 
 
 # Private functions

@@ -19,7 +19,7 @@ import msgspec
 
 from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.controller.gpu_use import GpuUse, use_of
-from dagopt.controller.slices import ShiftDecision, steps_of, task_so_far_s
+from dagopt.controller.slices import ShiftDecision, slots_of, steps_of, task_so_far_s
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
@@ -118,15 +118,10 @@ class BoundaryController:
     def _gpu_stage(self, event: GpuStage, now_s: float) -> Form:
         if event.limited:
             return self._fused(event, now_s, "a limit needs only some of the rows")
-        if event.gpus < 1 or event.cores < max(1, event.cpus_per_task):
+        slots = slots_of(event)
+        if slots is None:
             room = f"{event.cores:g} CPU slots and {event.gpus} GPUs"
             return self._fused(event, now_s, f"executors have {room} for it")
-        slots = Slots(
-            cores=int(event.cores),
-            gpus=event.gpus,
-            cpus_per_gpu_task=event.cpus_per_task,
-            num_hosts=max(1, event.num_hosts),
-        )
         above = [operator for operator in event.above if operator != FIRST_SLICE]
         costs = self.costs.find(event.signature)
         if costs is not None and not above:

@@ -1,8 +1,9 @@
 """What the parts of GPU stages cost: seen in this application, or in the profile of earlier ones.
 
 A stage in Spark's own form shows nothing of its parts, so only what ran between two inserted
-shuffles is learned from; but it may contradict what is known, which is then forgotten. Tasks that started a Python worker also load what the user's functions
-import, once in each process: they count only where there are no others, and only until there are.
+shuffles is learned from; but it may contradict what is known, which is then forgotten. Tasks that
+started a Python worker also load what the user's functions import, once in each process: they count
+only where there are no others, and only until there are.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.errors import InputError
 from dagopt.model.pipeline import PartitionCosts, Slots
-from dagopt.model.wire import Slices, Steps
+from dagopt.model.wire import GpuStage, Slices, Steps
 from dagopt.policy.boundary.shifting import next_step
 from dagopt.policy.boundary.slice_state import Action, ShiftingState, SliceState, applied
 
@@ -36,6 +36,18 @@ class ShiftDecision:
     def to_dict(self) -> dict[str, Any]:
         """The fields, as JSON takes them."""
         return asdict(self)
+
+
+def slots_of(event: GpuStage | Slices) -> Slots | None:
+    """Room for tasks on all executors; None where not one GPU task has it."""
+    if event.gpus < 1 or event.cores < max(1, event.cpus_per_task):
+        return None
+    return Slots(
+        cores=int(event.cores),
+        gpus=event.gpus,
+        cpus_per_gpu_task=event.cpus_per_task,
+        num_hosts=max(1, event.num_hosts),
+    )
 
 
 def steps_of(
@@ -84,17 +96,12 @@ def _state(event: Slices, costs: PartitionCosts, rates: ShuffleRates) -> Shiftin
     columns = (event.sizes, event.phases, event.left, event.slots, event.running_ms)
     if len({len(column) for column in columns}) != 1:
         raise InputError(f"slices: columns of {[len(column) for column in columns]} entries")
-    if event.gpus < 1 or event.cores < max(1, event.cpus_per_task):
+    slots = slots_of(event)
+    if slots is None:
         raise InputError(f"slices: executors have {event.cores:g} CPU slots, {event.gpus} GPUs")
     for index, phase in enumerate(event.phases):
         if phase == "cpu_only_running" and event.slots[index] < 1:
             raise InputError(f"slices: slice {index} runs in {event.slots[index]} CPU slots")
-    slots = Slots(
-        cores=int(event.cores),
-        gpus=event.gpus,
-        cpus_per_gpu_task=event.cpus_per_task,
-        num_hosts=max(1, event.num_hosts),
-    )
     slices = tuple(
         SliceState(
             index=index,

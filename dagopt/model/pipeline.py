@@ -10,10 +10,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from dagopt.errors import InputError
 
 _ROUNDING = 1e-9
+
+Phase: TypeAlias = Literal[
+    "waiting", "cpu_running", "cpu_done", "gpu_running", "shifted", "cpu_only_running", "done"
+]
+"""Where a slice stands. A part counts as running from its submission on, except a CPU-only form, which
+is ``shifted`` until its first task starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from dagopt.model.pipeline import Phase
+
 PROTOCOL_VERSION = 1
 
 ShuffleType: TypeAlias = Literal["wide", "narrow", "source"]
@@ -262,17 +264,7 @@ class Slices(Message, frozen=True, kw_only=True, tag="slices"):
     num_hosts: int
     sizes: list[int]
     """Partitions of each slice, in their order."""
-    phases: list[
-        Literal[
-            "waiting",
-            "cpu_running",
-            "cpu_done",
-            "gpu_running",
-            "shifted",
-            "cpu_only_running",
-            "done",
-        ]
-    ]
+    phases: list[Phase]
     left: list[int]
     """Partitions of each whose running part has not ended; 0 while none runs."""
     slots: list[int]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagopt.errors import BridgeError, InputError
 from dagopt.spark.bridge import call
-from dagopt.spark.launch import EXTENSION
+from dagopt.spark.launch import why_no_extension
 from dagopt.units import format_bytes, format_s
 
 if TYPE_CHECKING:
@@ -70,11 +70,9 @@ def explain(frame: DataFrame) -> Explanation:
     if query is None:
         raise BridgeError("explain needs a classic session, and this is a Spark Connect client")
     context = frame.sparkSession.sparkContext
-    if EXTENSION not in (context.getConf().get("spark.sql.extensions") or ""):
-        raise BridgeError(
-            "dagopt plans no GPU operators in this session: spark.sql.extensions does not name"
-            f" {EXTENSION}; dagopt.configure(builder), dagopt submit and dagopt conf set it"
-        )
+    missing = why_no_extension(context.getConf().get("spark.sql.extensions"))
+    if missing:
+        raise BridgeError(f"dagopt plans no GPU operators in this session: {missing}")
     lines = call(context, _EXPLAINER, "lines", query.queryExecution())
     return Explanation(operators=[_with_stages(json.loads(str(line))) for line in lines])
 

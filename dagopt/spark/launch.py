@@ -175,6 +175,16 @@ def _plugin_conf(
     return conf
 
 
+def why_no_extension(extensions: str | None) -> str:
+    """What is missing in this value of ``spark.sql.extensions``, and what sets it; empty if nothing is."""
+    if EXTENSION in _items(extensions):
+        return ""
+    return (
+        f"spark.sql.extensions does not name {EXTENSION};"
+        " dagopt.configure(builder), dagopt submit and dagopt conf set it"
+    )
+
+
 def _extension_conf(have: Mapping[str, str]) -> dict[str, str]:
     """The planner strategy for GPU operators, behind the user's own extensions.
 

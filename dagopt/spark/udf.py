@@ -18,7 +18,7 @@ from dagopt.errors import InputError
 from dagopt.spark.bridge import call
 from dagopt.spark.concurrency import is_local_mode
 from dagopt.spark.devices import RESOURCE
-from dagopt.spark.launch import EXTENSION
+from dagopt.spark.launch import why_no_extension
 from dagopt.spark.profiles import check_profile, is_connect, java_profile, warn_local
 
 if TYPE_CHECKING:
@@ -192,20 +192,18 @@ def _marking_context(profile: Any) -> Any | None:
     if is_local_mode(str(context.master)):
         warn_local(str(context.master))
         return None
-    extensions = context.getConf().get("spark.sql.extensions") or ""
-    if EXTENSION in extensions:
+    missing = why_no_extension(context.getConf().get("spark.sql.extensions"))
+    if not missing:
         return context
-    _warn_no_extension()
+    _warn_no_profile(missing)
     return None
 
 
 @functools.cache
-def _warn_no_extension() -> None:
+def _warn_no_profile(why: str) -> None:
     """Once, for it is the same for all functions of the session."""
     logger.warning(
-        "dagopt: gpu_udf gives no profile in this session, so functions run on CPU slots:"
-        " spark.sql.extensions does not name %s; dagopt.configure(builder), dagopt submit and dagopt conf set it",
-        EXTENSION,
+        "dagopt: gpu_udf gives no profile in this session, so functions run on CPU slots: %s", why
     )
 
 

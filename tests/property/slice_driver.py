@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from dagopt.model.pipeline import Phase
 from dagopt.policy.boundary.shifting import next_step
 from dagopt.policy.boundary.slice_state import (
     Action,
-    Phase,
     ShiftingState,
     applied,
     cpu_only_started,

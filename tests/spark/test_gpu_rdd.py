@@ -9,35 +9,22 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, RunSparkScript, run_spark
-from tests.spark.gpu_cluster import gpu_conf
+from tests.conftest import RunSparkScript
+from tests.spark.gpu_cluster import gpu_conf, run_scenarios
 
 pytestmark = pytest.mark.spark
 
+SCRIPT = "gpu_rdd_scenarios.py"
 SCENARIOS = (
     "numbers", "empty_partitions", "no_rows", "lines", "large", "keyed", "reduced", "cached",
 )  # fmt: skip
-
-
-def run(directory: Path, *names: str, **conf: str) -> dict[str, Any]:
-    result = directory / "result.json"
-    options = {f"spark.dagopt.{key.replace('_', '.')}": value for key, value in conf.items()}
-    settings = {
-        **gpu_conf(directory, cores=3),
-        "spark.dagopt.planner.timeout": "60s",
-        **options,
-    }
-    script = ROOT / "tests" / "matrix" / "gpu_rdd_scenarios.py"
-    run_spark(directory, script, str(result), *names, conf=settings).ok()
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
 
 
 @pytest.fixture(scope="module")
 def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the scenarios did, with a boundary in each."""
     assert spark_jar.is_file()
-    return run(tmp_path_factory.mktemp("rdd"), boundary="always")
+    return run_scenarios(tmp_path_factory.mktemp("rdd"), SCRIPT, conf={"boundary": "always"})
 
 
 def without_gpus(parts: list[list[Any]]) -> list[list[Any]]:
@@ -97,7 +84,7 @@ def test_without_boundaries_it_is_spark_s_own(
 ) -> None:
     assert spark_jar.is_file()
     names = ("numbers", "lines", "keyed")
-    found = run(tmp_path, *names, **conf)
+    found = run_scenarios(tmp_path, SCRIPT, *names, conf=conf)
     for name in names:
         assert found[name]["ours"] == found[name]["spark"]
     ours, spark_s = found["lineage"]

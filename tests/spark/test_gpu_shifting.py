@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, run_spark
-from tests.spark.gpu_cluster import gpu_conf
+from tests.spark.gpu_cluster import run_scenarios
 
 pytestmark = pytest.mark.spark
 
-SCRIPT = ROOT / "tests" / "matrix" / "gpu_shifting_scenarios.py"
 ROWS = [[i, i // 5, 2 * i] for i in range(100)]
 
 
 @pytest.fixture(scope="module")
 def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert spark_jar.is_file()
+    # On a machine with much else to do, launches may be taken to cost more than there is to gain.
     directory = tmp_path_factory.mktemp("shifting")
-    result = directory / "result.json"
-    settings = {
-        **gpu_conf(directory, cores=4),
-        "spark.dagopt.planner.timeout": "60s",
-        # On a machine with much else to do, launches may be taken to cost more than there is to gain.
-        "spark.dagopt.boundary": "always",
-    }
-    run_spark(directory, SCRIPT, str(result), conf=settings).ok()
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
+    return run_scenarios(
+        directory, "gpu_shifting_scenarios.py", cores=4, conf={"boundary": "always"}
+    )
 
 
 def rows(run: dict[str, Any]) -> list[list[int]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, run_spark
-from tests.spark.gpu_cluster import gpu_conf
+from tests.spark.gpu_cluster import run_scenarios
 
 pytestmark = pytest.mark.spark
 
+SCRIPT = "gpu_udf_scenarios.py"
 SCENARIOS = (
     "scalar", "iterator", "batch", "row", "followed", "nested", "several", "filtered", "subquery",
     "aggregated", "groups", "keyed_groups", "cogroups", "cogroups_union", "stacked", "behind_profile",
@@ -20,21 +19,11 @@ SCENARIOS = (
 )  # fmt: skip
 
 
-def run(directory: Path, *names: str, **conf: str) -> dict[str, Any]:
-    result = directory / "result.json"
-    options = {f"spark.dagopt.{key}": value for key, value in conf.items()}
-    settings = {**gpu_conf(directory, cores=3), "spark.dagopt.planner.timeout": "60s", **options}
-    script = ROOT / "tests" / "matrix" / "gpu_udf_scenarios.py"
-    run_spark(directory, script, str(result), *names, conf=settings).ok()
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
-
-
 @pytest.fixture(scope="module")
 def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the scenarios did, with boundaries wherever they can be."""
     assert spark_jar.is_file()
-    return run(tmp_path_factory.mktemp("udf"), boundary="always")
+    return run_scenarios(tmp_path_factory.mktemp("udf"), SCRIPT, conf={"boundary": "always"})
 
 
 def flat(row: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +155,7 @@ def test_without_boundaries_a_function_still_runs(
 ) -> None:
     """Without a profile where dagopt touches nothing; with one where only boundaries are off."""
     names = ("scalar", "several", "groups", "mapped")
-    found = run(tmp_path, *names, **conf)
+    found = run_scenarios(tmp_path, SCRIPT, *names, conf=conf)
     has_profile = conf.get("boundary") == "never"
     for name in names:
         for adaptive in ("true", "false"):

@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from dagopt.model.pipeline import Phase
 from dagopt.policy.boundary.slice_state import (
     Action,
-    Phase,
     ShiftingState,
     SliceState,
     applied,

@@ -8,8 +8,8 @@ inserted shuffle between them, or, shifted, its CPU-only form runs as one stage 
     shifted, cpu_only_running --take_back-> waiting
 
 There is one way into ``done`` and none out of it, and a slice is in one form at a time: what it
-computed in a form that it was taken back from is never read. So each partition is in the result once. Driver and simulation change the
-state through the functions below only.
+computed in a form that it was taken back from is never read. So each partition is in the result
+once. Driver and simulation change the state through the functions below only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ from typing import Literal, TypeAlias
 from dagopt.cost.inserted_shuffle import ShuffleCost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.errors import InputError
-from dagopt.model.pipeline import PartitionCosts, Slots
-
-Phase: TypeAlias = Literal[
-    "waiting", "cpu_running", "cpu_done", "gpu_running", "shifted", "cpu_only_running", "done"
-]
-"""A part counts as running from its submission on, except a CPU-only form, which is ``shifted``
-until its first task starts."""
+from dagopt.model.pipeline import PartitionCosts, Phase, Slots
 
 ActionKind: TypeAlias = Literal["start_cpu", "start_gpu", "shift", "take_back"]
 

@@ -8,12 +8,11 @@ import pytest
 
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.errors import InputError
-from dagopt.model.pipeline import PartitionCosts, Slots
+from dagopt.model.pipeline import PartitionCosts, Phase, Slots
 from dagopt.policy.boundary.shifting import gpu_backlog_s, next_step
 from dagopt.policy.boundary.slice_state import (
     Action,
     ActionKind,
-    Phase,
     ShiftingState,
     SliceState,
     applied,

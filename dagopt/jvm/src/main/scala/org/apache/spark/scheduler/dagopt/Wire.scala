@@ -126,8 +126,7 @@ private[dagopt] object Wire {
       case "hold_from" => Answer.HoldFrom(fields.int("num_tasks"))
       case "pong" => Answer.Pong(fields.whole("seq"))
       case "plan" => Answer.Plan(fields.key, fields.text("action"), fields.perCore,
-        fields.intsOr("order", null),
-        fields.textOr("reason", ""))
+        fields.intsOr("order", null), fields.textOr("reason", ""))
       case "concurrency" => Answer.Concurrency(fields.key, fields.perCore)
       case "launch" =>
         val delayMs = fields.number("delay_ms")

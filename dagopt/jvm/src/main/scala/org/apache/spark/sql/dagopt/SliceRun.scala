@@ -35,8 +35,10 @@ private[dagopt] final class SliceRun(
       while (goesOn && !GpuStages.isLost(query) && slices.exists(_.isOpen)) {
         slices.foreach(_.look())
         val states = slices.map(_.state)
-        if (states.map(_.copy(runningMs = 0)) != told || System.nanoTime() - toldNs > MaxSilenceNs) {
-          told = states.map(_.copy(runningMs = 0))
+        // Time alone is no news.
+        val stand = states.map(_.copy(runningMs = 0))
+        if (stand != told || System.nanoTime() - toldNs > MaxSilenceNs) {
+          told = stand
           toldNs = System.nanoTime()
           goesOn = step(states)
         }
