@@ -63,7 +63,7 @@ from jobs.overlap.steps import Steps
     type=click.FloatRange(0.01),
     envvar="SCALE",
     default=1.0,
-    help="Length of the tasks; at 1 one takes 0.65 to 3.6 s.",
+    help="Length of the tasks; at 1 one takes 0.75 to 7.2 s.",
 )
 @click.option(
     "--batches",

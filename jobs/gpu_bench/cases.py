@@ -19,8 +19,8 @@ NUM_ROWS = 16
 """Rows of a task, where decoding is emulated."""
 
 TASK_S = {
-    "8:1": (3.2, 0.4, 24),
-    "4:1": (1.6, 0.4, 24),
+    "8:1": (6.4, 0.8, 16),
+    "4:1": (3.2, 0.8, 24),
     "1:1": (0.5, 0.5, 12),
     "1:4": (0.15, 0.6, 12),
     "1:8": (0.1, 0.8, 8),
@@ -33,7 +33,7 @@ REAL = "real 4:1"
 REAL_CORES = 2
 REAL_EDGE = 64
 REAL_TASKS = 12
-REAL_IMAGES = 800
+REAL_IMAGES = 1600
 """Images of a task, at scale 1: some 2 s of decoding."""
 
 Decode: TypeAlias = Callable[[list[Any]], list[bytes]]
