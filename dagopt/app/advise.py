@@ -203,7 +203,7 @@ def advise_log(log: EventLog, cluster: Cluster) -> Advice:
     missing = not_replayable(trace)
     gain = None
     if not missing:
-        found = recorded(trace)
+        found = recorded(trace, cluster.recorded_slots_per_core)
         try:
             gain = Gain(found=found, outcome=what_if(found, cluster))
         except InputError as error:
