@@ -3,6 +3,8 @@
 * A task's reading is its fetch wait. The waiting tasks of a host shared its link, so the time that one
   would have taken alone is the integral of one over their number. Of a wait, Spark records the length
   and not when it was; it is taken to be at the task's start.
+* What Spark counts neither as unpacking nor as running is the task's launch and the way back of its
+  result, and needs neither link nor core.
 * All other time is computing: what Spark does not measure is not called I/O. Where the run had several
   slots for each real core, the computing tasks of an executor shared its cores likewise; a log does
   not say so, its reader must.
@@ -147,10 +149,18 @@ def _wait_s(stage: StageTrace, rows: NDArray[np.int64]) -> Column:
     return np.minimum(np.nan_to_num(stage.tasks.fetch_wait_s[rows]), stage.tasks.elapsed_s[rows])
 
 
+def _launch_s(stage: StageTrace, rows: NDArray[np.int64]) -> Column:
+    """Seconds in the slot and not in the task; 0 where Spark does not say how long it ran."""
+    tasks = stage.tasks
+    ran_s = tasks.run_s[rows] + np.nan_to_num(tasks.deserialize_s[rows])
+    left_s = tasks.elapsed_s[rows] - np.maximum(ran_s, _wait_s(stage, rows))
+    return np.maximum(0.0, np.nan_to_num(left_s))
+
+
 def _io_s(used: list[tuple[StageTrace, NDArray[np.int64]]], num_hosts: int) -> list[Column]:
     """Of each stage's attempts, the seconds that its reading takes alone on the link of its host."""
     return _alone_s(
-        [stage.tasks.launch_s[rows] for stage, rows in used],
+        [stage.tasks.launch_s[rows] + _launch_s(stage, rows) for stage, rows in used],
         [_wait_s(stage, rows) for stage, rows in used],
         [stage.tasks.host[rows] for stage, rows in used],
         [1.0] * num_hosts,
@@ -161,12 +171,19 @@ def _cpu_s(
     trace: ApplicationTrace, used: list[tuple[StageTrace, NDArray[np.int64]]], slots_per_core: int
 ) -> list[Column]:
     """Of each stage's attempts, the seconds that its computing takes with a core of its own."""
-    computing = [stage.tasks.elapsed_s[rows] - _wait_s(stage, rows) for stage, rows in used]
+    other = [_launch_s(stage, rows) + _wait_s(stage, rows) for stage, rows in used]
+    computing = [
+        np.maximum(0.0, stage.tasks.elapsed_s[rows] - other_s)
+        for (stage, rows), other_s in zip(used, other, strict=True)
+    ]
     if slots_per_core == 1:
         return computing
     slots = {each.executor: each.cores for each in trace.executors}
     return _alone_s(
-        [stage.tasks.launch_s[rows] + _wait_s(stage, rows) for stage, rows in used],
+        [
+            stage.tasks.launch_s[rows] + other_s
+            for (stage, rows), other_s in zip(used, other, strict=True)
+        ],
         computing,
         [stage.tasks.executor[rows] for stage, rows in used],
         [max(1, slots.get(name, 0)) / slots_per_core for name in trace.executor_names],
@@ -247,14 +264,17 @@ def _app_stage(
 ) -> AppStage:
     tasks = stage.tasks
     io_s, cpu_s = work
+    launch_s = _launch_s(stage, rows)
     sizes = np.nan_to_num(tasks.read_bytes[rows]).astype(np.int64)
     sources = _source_bytes(trace, stage)
     return AppStage(
         stage=stage.stage_id,
         attempt=stage.attempt,
         tasks=[
-            AppTask(io_s=io, cpu_s=cpu, read_bytes=size)
-            for io, cpu, size in zip(io_s.tolist(), cpu_s.tolist(), sizes.tolist(), strict=True)
+            AppTask(io_s=io, cpu_s=cpu, launch_s=launch, read_bytes=size)
+            for io, cpu, launch, size in zip(
+                io_s.tolist(), cpu_s.tolist(), launch_s.tolist(), sizes.tolist(), strict=True
+            )
         ],
         after=after,
         delay_s=delay_s,

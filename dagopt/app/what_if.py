@@ -256,7 +256,12 @@ def _in_forms(
         dataclasses.replace(
             stage,
             tasks=[
-                dataclasses.replace(task, io_s=task.io_s * ratio, cpu_s=task.cpu_s * ratio)
+                dataclasses.replace(
+                    task,
+                    io_s=task.io_s * ratio,
+                    cpu_s=task.cpu_s * ratio,
+                    launch_s=task.launch_s * ratio,
+                )
                 for task in stage.tasks
             ],
         )

@@ -26,7 +26,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     app_id: str
     spark: str
     """Spark's version, for instance ``4.3.0``."""
-    conf: dict[str, str] = {}
+    conf: dict[str, str] = msgspec.field(default_factory=dict)
     """Every ``spark.dagopt.*`` setting of the application."""
     can_raise: bool = False
     """Whether more tasks than cores can be run at once here."""

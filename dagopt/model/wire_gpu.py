@@ -27,7 +27,7 @@ class GpuStage(Message, frozen=True, kw_only=True, tag="gpu_stage"):
     cpus_per_task: float
     """CPU slots that a GPU task takes, of which ``cores`` are there."""
     num_hosts: int
-    above: list[str] = []
+    above: list[str] = msgspec.field(default_factory=list)
     """Operators behind it in its stage, the nearest first."""
     limited: bool = False
     """Whether a limit needs only some of its rows."""
@@ -154,13 +154,13 @@ class Steps(Message, frozen=True, kw_only=True, tag="steps"):
     """The answer to ``slices``: what to start now, in this order; each is a list of slices."""
 
     id: int
-    take_back: list[int] = []
+    take_back: list[int] = msgspec.field(default_factory=list)
     """Their CPU-only form is withdrawn, whether tasks of it have started or not."""
-    start_gpu: list[int] = []
-    start_cpu: list[int] = []
-    shift: list[int] = []
+    start_gpu: list[int] = msgspec.field(default_factory=list)
+    start_cpu: list[int] = msgspec.field(default_factory=list)
+    shift: list[int] = msgspec.field(default_factory=list)
     """They start in their CPU-only form."""
-    shift_slots: list[int] = []
+    shift_slots: list[int] = msgspec.field(default_factory=list)
     """How many tasks of each of those may run at once."""
     end: bool = False
     """Nothing more will be said: what waits runs as Spark comes to it."""
