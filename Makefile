@@ -24,10 +24,10 @@ MATRIX ?= 3.5 4.0 4.1 4.2 4.3
 CORPUS ?= eventlogs
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise wheel clean
+.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## Make .venv with dagopt, pyspark and the development tools in it
 
@@ -84,6 +84,9 @@ $(INSTALLED_RAY): $(INSTALLED)
 
 bench-advise: $(INSTALLED)  ## Measure how fast an event log is read and advised on, and in how much memory
 	$(PY) -m jobs.bench_advise
+
+bench-predictions: $(INSTALLED)  ## Compare what advise predicts from logs of bench-overlap and bench-gpu with what these measured
+	$(PY) -m jobs.predictions
 
 wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
 	rm -rf dist build/lib build/bdist.*

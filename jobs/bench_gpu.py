@@ -27,6 +27,7 @@ from jobs.gpu_bench.runner import Plan, num_steps, run_cases
 from jobs.overlap.modes import REPOSITORY, ModeError
 from jobs.overlap.options import names
 from jobs.overlap.steps import Steps
+from jobs.predictions import gpu_predictions, prediction_table
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
@@ -120,6 +121,7 @@ def main(
         )
         first = verdicts(measurements, FIRST)
         console.print(verdict_table(first, "The same for the first run of each case"))
+        console.print(prediction_table(gpu_predictions(out)))
     console.print(f"Wrote {out / 'gpu.json'}")
     for failure in failures:
         console.print(f"[red]failed:[/] {failure}")

@@ -25,6 +25,7 @@ from jobs.overlap.report import measurement_table, verdict_table, verdicts  # no
 from jobs.overlap.runner import Plan, RunError, clusters_for, num_steps, run_cases  # noqa: E402
 from jobs.overlap.steps import Steps  # noqa: E402
 from jobs.overlap.tpch import TPCH, run_tpch, tpch_steps, tpch_table  # noqa: E402
+from jobs.predictions import overlap_predictions, prediction_table  # noqa: E402
 
 _EPILOG = """
 \b
@@ -137,6 +138,7 @@ def main(
     if measurements:
         console.print(measurement_table(measurements))
         console.print(verdict_table(verdicts(measurements)))
+        console.print(prediction_table(overlap_predictions(out)))
         console.print(f"Wrote {out / 'overlap.json'}")
     if TPCH in cases:
         try:

@@ -158,7 +158,7 @@ class Advice:
 
 _PARTS: Final = (
     "elapsed_s", "fetch_wait_s", "cpu_s", "gc_s", "serialization_s", "shuffle_write_s",
-    "unexplained_s",
+    "unexplained_s", "lost_s",
 )  # fmt: skip
 
 STAGE_COLUMNS: Final = (
@@ -203,19 +203,20 @@ def advise_log(log: EventLog, cluster: Cluster) -> Advice:
     missing = not_replayable(trace)
     gain = None
     if not missing:
-        found = recorded(trace)
+        found = recorded(trace, cluster.recorded_slots_per_core)
         try:
             gain = Gain(found=found, outcome=what_if(found, cluster))
         except InputError as error:
             raise InputError(f"{log.path}: {error}") from error
+    stages = _stages(trace, gain)
     return Advice(
         path=str(log.path),
         trace=trace,
         health=health,
         gain=gain,
         missing=missing,
-        stages=_stages(trace, gain),
-        notes=_notes(trace, health, gain),
+        stages=stages,
+        notes=_notes(trace, health, gain, stages),
         properties=_properties(gain, cluster),
     )
 
@@ -273,7 +274,12 @@ def _stages(trace: ApplicationTrace, gain: Gain | None) -> tuple[StageAdvice, ..
     return tuple(advice)
 
 
-def _notes(trace: ApplicationTrace, health: LogHealth, gain: Gain | None) -> tuple[str, ...]:
+def _notes(
+    trace: ApplicationTrace,
+    health: LogHealth,
+    gain: Gain | None,
+    stages: tuple[StageAdvice, ...],
+) -> tuple[str, ...]:
     notes = [*health.problems]
     if health.num_broken:
         notes.append(f"{health.num_broken} of {health.num_lines} lines are no events")
@@ -291,10 +297,21 @@ def _notes(trace: ApplicationTrace, health: LogHealth, gain: Gain | None) -> tup
             f"{missing} of {len(trace.stages)} stages have too little data and are left out of the "
             "replay: unknown"
         )
+    lost_s = sum(stage.split.lost_s for stage in stages if stage.split is not None)
+    if lost_s > 0:
+        notes.append(
+            f"attempts that failed or were killed took {format_s(lost_s)} of slot time, which is in no "
+            "other sum of task times"
+        )
+    if trace.has_own_shuffle:
+        notes.append(
+            f"the shuffle was that of {trace.shuffle_manager}, which decides what counts as fetch wait"
+        )
     executors = gain.found.executors if gain is not None else ()
     if len(executors) > _MANY and len({each.host for each in executors}) == 1:
         notes.append(
-            f"all {len(executors)} executors have one host name, so they count as sharing one link"
+            f"all {len(executors)} executors have one host name, so they count as sharing one link: "
+            "a log does not say whether a name stands for several hosts"
         )
     if not trace.fetch_wait_includes_connecting:
         notes.append("this Spark's fetch wait leaves out connecting (Spark 4.1 counts it)")

@@ -74,7 +74,7 @@ def gpu_advice(stage: StageTrace, executors: Sequence[AppExecutor]) -> GpuStageA
     if stage.task_gpus <= 0 or split is None:
         return None
     costs = _costs(stage, split)
-    held_s = split.elapsed_s * stage.task_gpus
+    held_s = (split.elapsed_s + split.lost_s) * stage.task_gpus
     other_s = min(held_s, costs.cpu_s * split.num_tasks * stage.task_gpus)
     slots = _slots(stage, executors)
     if (

@@ -3,7 +3,11 @@
 * A task's reading is its fetch wait. The waiting tasks of a host shared its link, so the time that one
   would have taken alone is the integral of one over their number. Of a wait, Spark records the length
   and not when it was; it is taken to be at the task's start.
-* All other time is computing: what Spark does not measure is not called I/O.
+* What Spark counts neither as unpacking nor as running is the task's launch and the way back of its
+  result, and needs neither link nor core.
+* All other time is computing: what Spark does not measure is not called I/O. Where the run had several
+  slots for each real core, the computing tasks of an executor shared its cores likewise; a log does
+  not say so, its reader must.
 * A stage follows the last stage that ended before it was submitted, and those whose map output it
   reads; the time between is the driver's and stays as it was.
 * Failed and speculative attempts held slots, so they count as tasks.
@@ -12,7 +16,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +25,7 @@ from dagopt.app.recorded_executors import RecordedExecutor, recorded_executors
 from dagopt.errors import InputError
 from dagopt.events.trace import ApplicationTrace, StageTrace
 from dagopt.sim.app_values import AppExecutor, AppStage, AppTask
+from dagopt.spark.conf import MIN_INPUT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Column = NDArray[np.float64]
-
-_MIN_INPUT_BYTES: Final = 16 << 20
-"""The default of ``spark.dagopt.minInputBytes``: less is left to Spark alone."""
 
 _MIN_WAIT_S: Final = 0.01
 """Shorter waits, of whole ms, say little about a link."""
@@ -53,6 +55,11 @@ class Recorded:
     """``(S,)`` what each of them was made from."""
 
     executors: tuple[AppExecutor, ...]
+    """With their real cores."""
+
+    slots_per_core: int
+    """Slots that the run had for each of these."""
+
     start_s: float
     """Epoch seconds of the simulation's time 0."""
 
@@ -82,8 +89,12 @@ def not_replayable(trace: ApplicationTrace) -> str:
     return f"nothing can be replayed, the log holds {number}: {lacks}"
 
 
-def recorded(trace: ApplicationTrace) -> Recorded:
+def recorded(trace: ApplicationTrace, slots_per_core: int = 1) -> Recorded:
     """The recorded application.
+
+    Args:
+        trace: what its log says.
+        slots_per_core: task slots that its executors had for each real core.
 
     Raises:
         InputError: no stage of it can be replayed.
@@ -96,19 +107,24 @@ def recorded(trace: ApplicationTrace) -> Recorded:
     used.sort(key=lambda pair: (pair[0].submitted_s, pair[0].stage_id, pair[0].attempt))
     start_s = trace.start_s if math.isfinite(trace.start_s) else used[0][0].submitted_s
     start_s = min(start_s, used[0][0].submitted_s)
-    alone = _alone_s(used, len(trace.host_names))
+    io_s = _io_s(used, len(trace.host_names))
+    cpu_s = _cpu_s(trace, used, slots_per_core)
     executors = recorded_executors(trace, used, start_s)
     stages = []
     for place, (stage, rows) in enumerate(used):
         after, delay_s = _follows(place, [each for each, _ in used], start_s)
         lead_s = _lead_s(stage, rows, executors, start_s)
-        stages.append(_app_stage(trace, stage, rows, alone[place], after, delay_s, lead_s))
+        work = (io_s[place], cpu_s[place])
+        stages.append(_app_stage(trace, stage, rows, work, after, delay_s, lead_s))
     return Recorded(
         stages=tuple(stages),
         traces=tuple(stage for stage, _ in used),
-        executors=tuple(each.executor for each in executors),
+        executors=tuple(
+            replace(each.executor, cores=each.executor.cores / slots_per_core) for each in executors
+        ),
+        slots_per_core=slots_per_core,
         start_s=start_s,
-        link_bytes_per_s=_link_bytes_per_s(used, alone),
+        link_bytes_per_s=_link_bytes_per_s(used, io_s),
     )
 
 
@@ -133,29 +149,78 @@ def _wait_s(stage: StageTrace, rows: NDArray[np.int64]) -> Column:
     return np.minimum(np.nan_to_num(stage.tasks.fetch_wait_s[rows]), stage.tasks.elapsed_s[rows])
 
 
-def _alone_s(
-    used: list[tuple[StageTrace, NDArray[np.int64]]], num_hosts: int
-) -> list[NDArray[np.float64]]:
+def _launch_s(stage: StageTrace, rows: NDArray[np.int64]) -> Column:
+    """Seconds in the slot and not in the task; 0 where Spark does not say how long it ran."""
+    tasks = stage.tasks
+    ran_s = tasks.run_s[rows] + np.nan_to_num(tasks.deserialize_s[rows])
+    left_s = tasks.elapsed_s[rows] - np.maximum(ran_s, _wait_s(stage, rows))
+    return np.maximum(0.0, np.nan_to_num(left_s))
+
+
+def _io_s(used: list[tuple[StageTrace, NDArray[np.int64]]], num_hosts: int) -> list[Column]:
     """Of each stage's attempts, the seconds that its reading takes alone on the link of its host."""
-    begin = [stage.tasks.launch_s[rows] for stage, rows in used]
-    wait = [_wait_s(stage, rows) for stage, rows in used]
-    host = np.concatenate([stage.tasks.host[rows] for stage, rows in used])
-    begins, waits = np.concatenate(begin), np.concatenate(wait)
-    alone = np.zeros_like(waits)
-    for number in range(num_hosts):
-        here = np.flatnonzero((host == number) & (waits > 0))
+    return _alone_s(
+        [stage.tasks.launch_s[rows] + _launch_s(stage, rows) for stage, rows in used],
+        [_wait_s(stage, rows) for stage, rows in used],
+        [stage.tasks.host[rows] for stage, rows in used],
+        [1.0] * num_hosts,
+    )
+
+
+def _cpu_s(
+    trace: ApplicationTrace, used: list[tuple[StageTrace, NDArray[np.int64]]], slots_per_core: int
+) -> list[Column]:
+    """Of each stage's attempts, the seconds that its computing takes with a core of its own."""
+    other = [_launch_s(stage, rows) + _wait_s(stage, rows) for stage, rows in used]
+    computing = [
+        np.maximum(0.0, stage.tasks.elapsed_s[rows] - other_s)
+        for (stage, rows), other_s in zip(used, other, strict=True)
+    ]
+    if slots_per_core == 1:
+        return computing
+    slots = {each.executor: each.cores for each in trace.executors}
+    return _alone_s(
+        [
+            stage.tasks.launch_s[rows] + other_s
+            for (stage, rows), other_s in zip(used, other, strict=True)
+        ],
+        computing,
+        [stage.tasks.executor[rows] for stage, rows in used],
+        [max(1, slots.get(name, 0)) / slots_per_core for name in trace.executor_names],
+    )
+
+
+def _alone_s(
+    begins: list[Column],
+    spans: list[Column],
+    owners: list[NDArray[np.int64]],
+    capacities: Sequence[float],
+) -> list[Column]:
+    """Of each stage's attempts, the seconds that a span takes where nobody shares what it needs.
+
+    Args:
+        begins: ``(N,)`` when each attempt's span began, a column a stage.
+        spans: ``(N,)`` seconds that it took.
+        owners: ``(N,)`` of whose capacity, as places in ``capacities``.
+        capacities: how many can use each at full speed at once, > 0.
+    """
+    begin, span = np.concatenate(begins), np.concatenate(spans)
+    owner = np.concatenate(owners)
+    alone = np.zeros_like(span)
+    for number, capacity in enumerate(capacities):
+        here = np.flatnonzero((owner == number) & (span > 0))
         if not here.size:
             continue
-        starts, ends = begins[here], begins[here] + waits[here]
+        starts, ends = begin[here], begin[here] + span[here]
         times = np.concatenate([starts, ends])
         step = np.concatenate([np.ones(here.size), -np.ones(here.size)])
         order = np.argsort(times, kind="stable")
         times = times[order]
-        waiting = np.cumsum(step[order])[:-1]
-        served = np.diff(times) / np.maximum(waiting, 1)
+        sharing = np.cumsum(step[order])[:-1]
+        served = np.diff(times) * np.minimum(1.0, capacity / np.maximum(sharing, 1))
         clock = np.concatenate([[0.0], np.cumsum(served)])
         alone[here] = np.interp(ends, times, clock) - np.interp(starts, times, clock)
-    return np.split(alone, np.cumsum([rows.size for _, rows in used])[:-1])
+    return np.split(alone, np.cumsum([column.size for column in begins])[:-1])
 
 
 def _follows(place: int, stages: list[StageTrace], start_s: float) -> tuple[tuple[int, ...], float]:
@@ -192,21 +257,24 @@ def _app_stage(
     trace: ApplicationTrace,
     stage: StageTrace,
     rows: NDArray[np.int64],
-    alone_s: Column,
+    work: tuple[Column, Column],
     after: tuple[int, ...],
     delay_s: float,
     lead_s: float,
 ) -> AppStage:
     tasks = stage.tasks
-    cpu_s = tasks.elapsed_s[rows] - _wait_s(stage, rows)
+    io_s, cpu_s = work
+    launch_s = _launch_s(stage, rows)
     sizes = np.nan_to_num(tasks.read_bytes[rows]).astype(np.int64)
     sources = _source_bytes(trace, stage)
     return AppStage(
         stage=stage.stage_id,
         attempt=stage.attempt,
         tasks=[
-            AppTask(io_s=io, cpu_s=cpu, read_bytes=size)
-            for io, cpu, size in zip(alone_s.tolist(), cpu_s.tolist(), sizes.tolist(), strict=True)
+            AppTask(io_s=io, cpu_s=cpu, launch_s=launch, read_bytes=size)
+            for io, cpu, launch, size in zip(
+                io_s.tolist(), cpu_s.tolist(), launch_s.tolist(), sizes.tolist(), strict=True
+            )
         ],
         after=after,
         delay_s=delay_s,
@@ -222,7 +290,7 @@ def _app_stage(
             stage.attempt == 0
             and not stage.is_barrier
             and stage.resource_profile_id == 0
-            and int(sizes.sum()) >= _MIN_INPUT_BYTES
+            and int(sizes.sum()) >= MIN_INPUT_BYTES
         ),
         can_raise="driver" not in trace.executor_names,  # local[n] cannot
     )

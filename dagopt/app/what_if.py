@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from dagopt.app.gpu_stages import GpuStageAdvice, gpu_advice
 from dagopt.app.recorded import Recorded
 from dagopt.controller.grouping import ControllerSettings, GroupingController
-from dagopt.cost.bandwidth import Bandwidths
+from dagopt.cost.bandwidth import NETWORK_BYTES_PER_S, Bandwidths
 from dagopt.errors import InputError
 from dagopt.events.observed_profile import observed_profile
 from dagopt.model.stage_profile import StageProfiles, merge_profiles
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from dagopt.model.decision import Decision
     from dagopt.model.stage_profile import StageProfile
 
-_NETWORK_BYTES_PER_S: Final = 125.0 * 2**20
-_DISK_BYTES_PER_S: Final = 200.0 * 2**20
 _CHANGE_ERROR_FRACTION: Final = 0.3
 """Error of predicted changes: the largest seen between predicted and measured savings of the overlap
 benchmark's cases, from the logs of its stock runs."""
@@ -44,7 +42,10 @@ _MEGA: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What is to be different from the recorded cluster; None leaves it as it was."""
+    """What is to be different from the recorded cluster; None leaves it as it was.
+
+    One thing is of the recorded cluster itself, since logs do not say it.
+    """
 
     num_executors: int | None = None
     """Executors, each like the recorded ones in turn, and there from the start."""
@@ -58,6 +59,9 @@ class Cluster:
     slots_per_core: int = 4
     """Most tasks that dagopt runs at once on a core, and the most that is tried without it."""
 
+    recorded_slots_per_core: int = 1
+    """Task slots that the recorded executors had for each of their real cores."""
+
     def __post_init__(self) -> None:
         if self.num_executors is not None and self.num_executors < 1:
             raise InputError(f"executors is {self.num_executors}, must be at least 1")
@@ -67,6 +71,15 @@ class Cluster:
             raise InputError(f"link-mbit is {self.link_mbit}, must be above 0")
         if not 1 <= self.slots_per_core <= 16:
             raise InputError(f"slots-per-core is {self.slots_per_core}, must be 1 to 16")
+        if not 1 <= self.recorded_slots_per_core <= 64:
+            raise InputError(
+                f"recorded-slots-per-core is {self.recorded_slots_per_core}, must be 1 to 64"
+            )
+
+    @property
+    def is_as_recorded(self) -> bool:
+        """Whether Spark alone would run on it as it did."""
+        return self.num_executors is None and self.num_gpus is None and self.link_mbit is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +139,7 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
     """
     recorded_s = tuple(stage.completed_s - stage.submitted_s for stage in found.traces)
     recorded_elapsed_s = max(stage.completed_s for stage in found.traces) - found.start_s
-    first = simulate(found.stages, found.executors)
+    first = simulate(found.stages, found.executors, slots_per_core=found.slots_per_core)
     simulated_s = _stage_s(first)
     errors = [
         abs(sim - rec) / rec for sim, rec in zip(simulated_s, recorded_s, strict=True) if rec > 0
@@ -163,8 +176,14 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
     executors = _like(found.executors, cluster)
     _check_fits(stages, executors)
     replay = outcome("as it was", first)
-    is_same = cluster == Cluster(slots_per_core=cluster.slots_per_core)
-    base = replay if is_same else outcome("as Spark runs it", simulate(stages, executors))
+    base = (
+        replay
+        if cluster.is_as_recorded
+        else outcome(
+            "as Spark runs it",
+            simulate(stages, executors, slots_per_core=found.slots_per_core),
+        )
+    )
     gpu_stages = {
         place: advice
         for place, trace in enumerate(found.traces)
@@ -179,7 +198,10 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
         replay=replay,
         baseline=base,
         grouped=outcome("with dagopt", grouped_run, list(controller.decisions)),
-        boundaries=outcome("with boundaries alone", simulate(in_forms, executors))
+        boundaries=outcome(
+            "with boundaries alone",
+            simulate(in_forms, executors, slots_per_core=found.slots_per_core),
+        )
         if in_forms is not stages
         else None,
         gpu_stages=gpu_stages,
@@ -189,7 +211,7 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
                 simulate(stages, executors, slots_per_core=slots),
             )
             for slots in (2, 4, 8, 16)
-            if slots <= cluster.slots_per_core
+            if slots <= cluster.slots_per_core and slots != found.slots_per_core
         ),
         stage_error_fraction=rule,
         elapsed_error_fraction=elapsed_error,
@@ -234,7 +256,12 @@ def _in_forms(
         dataclasses.replace(
             stage,
             tasks=[
-                dataclasses.replace(task, io_s=task.io_s * ratio, cpu_s=task.cpu_s * ratio)
+                dataclasses.replace(
+                    task,
+                    io_s=task.io_s * ratio,
+                    cpu_s=task.cpu_s * ratio,
+                    launch_s=task.launch_s * ratio,
+                )
                 for task in stage.tasks
             ],
         )
@@ -279,15 +306,15 @@ def _controller(
 ) -> GroupingController:
     """The live controller, knowing what ``dagopt learn`` would tell it of this run."""
     observed: dict[str, list[StageProfile]] = {}
-    for stage in found.traces:
-        profile = observed_profile(stage)
+    for trace, stage in zip(found.traces, found.stages, strict=True):
+        profile = observed_profile(trace)
         if profile is not None:
+            if found.slots_per_core > 1:
+                alone_s = statistics.fmean(task.cpu_s for task in stage.tasks)
+                profile = dataclasses.replace(profile, cpu_s_per_task=alone_s)
             observed.setdefault(profile.signature, []).append(profile)
     profiles = [merge_profiles(same, older_weight=1.0) for same in observed.values()]
-    bandwidths = Bandwidths(
-        network_bytes_per_s=link_bytes_per_s or _NETWORK_BYTES_PER_S,
-        disk_bytes_per_s=_DISK_BYTES_PER_S,
-    )
+    bandwidths = Bandwidths(network_bytes_per_s=link_bytes_per_s or NETWORK_BYTES_PER_S)
     settings = ControllerSettings(
         bandwidths=bandwidths, grouping=GroupingSettings(max_tasks_per_core=slots_per_core)
     )

@@ -50,6 +50,13 @@ _FILE_WIDTH = 160
     show_default=True,
     help="Most tasks that dagopt runs at once on a core.",
 )
+@click.option(
+    "--recorded-slots-per-core",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Task slots that the run had for each real core.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as a JSON object.")
 @click.option(
     "--csv", "as_csv", is_flag=True, help="Print the stages, or ranked applications, as CSV."
@@ -71,6 +78,7 @@ def advise(
     gpus: int | None,
     link_mbit: float | None,
     slots_per_core: int,
+    recorded_slots_per_core: int,
     as_json: bool,
     as_csv: bool,
     html: Path | None,
@@ -99,6 +107,7 @@ def advise(
         num_gpus=gpus,
         link_mbit=link_mbit,
         slots_per_core=slots_per_core,
+        recorded_slots_per_core=recorded_slots_per_core,
     )
     logs = find_event_logs(log_path(log))
     if len(logs) > 1:

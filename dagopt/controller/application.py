@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dagopt.controller.boundary import BoundaryController
 from dagopt.controller.grouping import GroupingController
-from dagopt.model.wire import (
-    CpuOnlyDone,
-    FromJvm,
-    FromPlanner,
-    GpuStage,
-    RestDone,
-    SliceDone,
-    Slices,
-)
+from dagopt.model.wire import FromJvm, FromPlanner
+from dagopt.model.wire_gpu import CpuOnlyDone, GpuStage, RestDone, SliceDone, Slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,10 +24,10 @@ from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
 from dagopt.model.decision import FormDecision
 from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
-from dagopt.model.wire import (
+from dagopt.model.wire import FromPlanner
+from dagopt.model.wire_gpu import (
     CpuOnlyDone,
     Form,
-    FromPlanner,
     GpuStage,
     RestDone,
     SliceDone,

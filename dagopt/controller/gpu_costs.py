@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 from dagopt.model.pipeline import PartitionCosts
 from dagopt.model.stage_profile import StageProfiles, gpu_part_signature
-from dagopt.model.wire import SliceDone, TaskSums
+from dagopt.model.wire_gpu import SliceDone, TaskSums
 from dagopt.units import format_s
 
 MAX_SIGNATURES = 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dagopt.model.wire import SliceDone
+from dagopt.model.wire_gpu import SliceDone
 
 
 @dataclass(slots=True, kw_only=True)

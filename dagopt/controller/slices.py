@@ -11,7 +11,7 @@ from typing import Any
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.errors import InputError
 from dagopt.model.pipeline import PartitionCosts, Slots
-from dagopt.model.wire import GpuStage, Slices, Steps
+from dagopt.model.wire_gpu import GpuStage, Slices, Steps
 from dagopt.policy.boundary.shifting import next_step
 from dagopt.policy.boundary.slice_state import Action, ShiftingState, SliceState, applied
 

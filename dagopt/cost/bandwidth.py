@@ -15,6 +15,12 @@ from typing import TypeAlias
 from dagopt.errors import InputError
 from dagopt.model.network import NetworkId
 
+NETWORK_BYTES_PER_S = 125 * 2**20
+"""What a host's link is taken to carry where nobody says."""
+
+DISK_BYTES_PER_S = 200 * 2**20
+"""... and what its disks are taken to read."""
+
 LINK_WEIGHT = 0.3
 """Weight of one more observation against all earlier ones of the pair."""
 
@@ -29,10 +35,10 @@ Pair: TypeAlias = tuple[NetworkId, NetworkId]
 class Bandwidths:
     """Bandwidth of the reading host's link, by pair of networks, and of its disks."""
 
-    network_bytes_per_s: float
+    network_bytes_per_s: float = NETWORK_BYTES_PER_S
     """Prior for every pair of networks, > 0."""
 
-    disk_bytes_per_s: float
+    disk_bytes_per_s: float = DISK_BYTES_PER_S
     """For map output and blocks on the reading host itself, > 0."""
 
     latency_s: float = 0.001

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from dagopt.cost.bandwidth import LINK_WEIGHT, MAX_STEP
+from dagopt.cost.bandwidth import DISK_BYTES_PER_S, LINK_WEIGHT, MAX_STEP, NETWORK_BYTES_PER_S
 from dagopt.errors import InputError
 from dagopt.model.pipeline import Slots
 from dagopt.units import format_s
@@ -45,10 +45,10 @@ class ShuffleRates:
     serialise_bytes_per_s: float = 300 * 2**20
     """Of one core, to rows and compressed blocks or back, > 0."""
 
-    disk_bytes_per_s: float = 200 * 2**20
+    disk_bytes_per_s: float = DISK_BYTES_PER_S
     """Of one host, shared by the tasks on it, > 0."""
 
-    network_bytes_per_s: float = 125 * 2**20
+    network_bytes_per_s: float = NETWORK_BYTES_PER_S
     """Of one host's link, shared by the tasks on it, > 0."""
 
     launch_s: float = 0.02

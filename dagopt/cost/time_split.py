@@ -1,5 +1,8 @@
 """Where the time of recorded tasks went: measured parts, and the rest that nothing explains.
 
+Attempts that failed or were killed may tell nonsense of themselves, so they are in no part; the time
+that they held their slots is *lost*.
+
 A task attempt holds its slot from launch to finish. Of that time Spark measures waiting for shuffle
 blocks, JVM CPU time, garbage collection, unpacking and packing, and writing map output. Parts
 overlap in some versions (writing takes CPU time too), so each is taken from what is left of the
@@ -35,7 +38,7 @@ _CPU_FRACTION: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSplit:
-    """Slot seconds of a stage attempt, summed over its T task attempts."""
+    """Slot seconds of a stage attempt, summed over the task attempts that succeeded."""
 
     elapsed_s: float
     """Launch to finish; the parts and ``unexplained_s`` add up to it."""
@@ -48,12 +51,15 @@ class TimeSplit:
     unexplained_s: float
     """Python workers' time where there are any; else what Spark does not measure."""
 
+    lost_s: float
+    """Of attempts that failed or were killed; in none of the others."""
+
     num_tasks: int
-    """Attempts with metrics that are summed here."""
+    """Attempts that are summed here: those that have metrics."""
 
 
 def split_time(tasks: TaskColumns) -> TimeSplit | None:
-    """The time of all attempts that have metrics, failed ones too; None where none has any."""
+    """The time of all attempts; None where none that succeeded has metrics."""
     columns = {
         "fetch_wait_s": tasks.fetch_wait_s,
         "cpu_s": tasks.cpu_s,
@@ -61,7 +67,7 @@ def split_time(tasks: TaskColumns) -> TimeSplit | None:
         "serialization_s": np.nan_to_num(tasks.deserialize_s) + np.nan_to_num(tasks.serialize_s),
         "shuffle_write_s": tasks.shuffle_write_s,
     }
-    used = np.isfinite(tasks.elapsed_s) & np.isfinite(tasks.run_s)
+    used = tasks.ok & np.isfinite(tasks.elapsed_s) & np.isfinite(tasks.run_s)
     if not used.any():
         return None
     left = tasks.elapsed_s[used].copy()
@@ -74,6 +80,7 @@ def split_time(tasks: TaskColumns) -> TimeSplit | None:
     return TimeSplit(
         elapsed_s=elapsed_s,
         unexplained_s=float(left.sum()),
+        lost_s=float(np.nansum(tasks.elapsed_s[~tasks.ok])),
         num_tasks=int(used.sum()),
         **sums,
     )
@@ -86,7 +93,7 @@ def bound_of(stage: StageTrace, split: TimeSplit | None) -> tuple[Bound, str]:
         ``unknown`` where too little was recorded, or where most of the time is unexplained.
     """
     if split is None:
-        return "unknown", "no task of it has metrics"
+        return "unknown", "no task of it succeeded with metrics"
     if stage.coverage < MIN_COVERAGE:
         return "unknown", f"only {stage.coverage:.0%} of its tasks are in the log"
     if split.elapsed_s <= 0:

@@ -49,6 +49,7 @@ class TraceFold:
     def __init__(self) -> None:
         self._version = ""
         self._app = ev.ApplicationStart()
+        self._shuffle_manager = ""
         self._is_complete = False
         self._first_ms: int | None = None
         self._last_ms: int | None = None
@@ -85,6 +86,9 @@ class TraceFold:
             self._profile(event)
         elif isinstance(event, ev.LogStart):
             self._version = event.spark_version or self._version
+        elif isinstance(event, ev.EnvironmentUpdate):
+            properties = event.properties or ev.SparkProperties()
+            self._shuffle_manager = properties.shuffle_manager or self._shuffle_manager
         elif isinstance(event, ev.ApplicationStart):
             self._saw(event.time_ms)
             self._app = event
@@ -104,6 +108,7 @@ class TraceFold:
             app_id=self._app.app_id or "",
             name=self._app.name or "",
             spark_version=self._version,
+            shuffle_manager=self._shuffle_manager,
             start_s=stamp_s(self._app.time_ms or self._first_ms),
             end_s=stamp_s(self._last_ms),
             is_complete=self._is_complete,

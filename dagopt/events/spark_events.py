@@ -53,6 +53,18 @@ class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
     """By name, such as ``gpu``; from 3.0."""
 
 
+class SparkProperties(msgspec.Struct, frozen=True, gc=False):
+    """The one setting of the application that is needed."""
+
+    shuffle_manager: str | None = field(name="spark.shuffle.manager", default=None)
+
+
+class EnvironmentUpdate(msgspec.Struct, frozen=True, gc=False):
+    """How the application was configured."""
+
+    properties: SparkProperties | None = field(name="Spark Properties", default=None)
+
+
 class ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
     """An executor registered."""
 
@@ -253,6 +265,7 @@ Event: TypeAlias = (
     LogStart
     | ApplicationStart
     | ApplicationEnd
+    | EnvironmentUpdate
     | ExecutorAdded
     | ExecutorRemoved
     | ResourceProfileAdded
@@ -278,6 +291,7 @@ _DECODERS: Final[dict[bytes, msgspec.json.Decoder[Event]]] = {
         LogStart,
         ApplicationStart,
         ApplicationEnd,
+        EnvironmentUpdate,
         ExecutorAdded,
         ExecutorRemoved,
         ResourceProfileAdded,

@@ -7,7 +7,7 @@ does not hold is NaN, never 0: an old Spark without CPU times, a task that died 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from dagopt.events.python_operators import PythonOperator
 
     Column = NDArray[np.float64]
+
+
+_SPARK_SHUFFLES: Final = frozenset(
+    {
+        "",
+        "sort",
+        "tungsten-sort",
+        "hash",
+        "org.apache.spark.shuffle.sort.SortShuffleManager",
+        "org.apache.spark.shuffle.hash.HashShuffleManager",
+    }
+)
+"""Values of ``spark.shuffle.manager`` that are Spark's, of all versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -248,6 +261,9 @@ class ApplicationTrace:
     spark_version: str
     """As Spark or its vendor writes it; empty where the log does not say."""
 
+    shuffle_manager: str
+    """``spark.shuffle.manager``; empty where it is not set or the log does not say."""
+
     start_s: float
     """When it started, else the first event that has a time; NaN where none has."""
 
@@ -271,6 +287,11 @@ class ApplicationTrace:
 
     stages: tuple[StageTrace, ...]
     """Stage attempts that ran, sorted by id and attempt."""
+
+    @property
+    def has_own_shuffle(self) -> bool:
+        """Whether another shuffle than Spark's ran, so that its service says what fetch wait is."""
+        return self.shuffle_manager not in _SPARK_SHUFFLES
 
     @property
     def fetch_wait_includes_connecting(self) -> bool:

@@ -17,11 +17,8 @@ import msgspec
 from dagopt.controller.application import ApplicationController
 from dagopt.errors import BridgeError, InputError
 from dagopt.model.wire import (
-    PROTOCOL_VERSION,
-    Form,
     FromJvm,
     FromPlanner,
-    GpuStage,
     Hello,
     Ping,
     Plan,
@@ -29,10 +26,10 @@ from dagopt.model.wire import (
     Ready,
     Report,
     ReportRequest,
-    Slices,
-    Steps,
     TaskSetSubmitted,
 )
+from dagopt.model.wire_gpu import Form, GpuStage, Slices, Steps
+from dagopt.model.wire_message import PROTOCOL_VERSION
 
 _LOG = logging.getLogger(__name__)
 

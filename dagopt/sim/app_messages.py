@@ -66,7 +66,13 @@ def task_read(stage: AppStage, task: int, executor: AppExecutor, now_s: float) -
 
 
 def task_ended(
-    stage: AppStage, task: int, executor: AppExecutor, start_s: float, read_s: float, now_s: float
+    stage: AppStage,
+    task: int,
+    executor: AppExecutor,
+    *,
+    start_s: float,
+    wait_s: float,
+    now_s: float,
 ) -> TaskEnded:
     """A task ended well, with Spark's metrics of it."""
     told = stage.tasks[task]
@@ -79,7 +85,7 @@ def task_ended(
         ok=True,
         launch_ms=_ms(start_s),
         finish_ms=_ms(now_s),
-        fetch_wait_ms=_ms(read_s - start_s),
+        fetch_wait_ms=_ms(wait_s),
         cpu_ms=_ms(told.cpu_s),
         read_bytes=told.read_bytes,
     )

@@ -15,6 +15,8 @@ class AppTask:
     """Seconds of reading, alone on the link of its host."""
     cpu_s: float
     """Seconds on a core of its own."""
+    launch_s: float = 0.0
+    """Seconds in its slot before both, in which it uses neither: launching it, and telling of its end."""
     read_bytes: int = 0
 
 

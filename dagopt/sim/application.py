@@ -1,7 +1,7 @@
 """A whole application on simulated executors, as Spark alone runs it or under the controller.
 
 Stages start when the stages that they follow have ended, each after its own time in the driver. Tasks
-read first and compute then: reading tasks share the link of their host, computing ones the cores of
+are launched, read and compute, one after the other: reading tasks share the link of their host, computing ones the cores of
 their executor, each in equal parts. The controller is the live one and is told what the JVM would tell
 it; nothing below knows that this is a simulation.
 
@@ -93,6 +93,7 @@ class _Running:
     executor: _Executor
     share: float
     start_s: float
+    begin_s: float = 0.0
     read_s: float = 0.0
 
 
@@ -170,6 +171,8 @@ class _Simulation:
                 self._serve(*what)
             case "submit":
                 self._submit(what)
+            case "begin":
+                self._begin(what)
             case "launch":
                 self._launch(*what)
             case "open":
@@ -305,9 +308,17 @@ class _Simulation:
         executor.free -= stage.share
         executor.free_gpus -= stage.told.task_gpus
         run = _Running(stage, task, executor, stage.share, self._now_s)
-        self._enter(executor.link, run, stage.told.tasks[task].io_s)
+        launch_s = stage.told.tasks[task].launch_s
+        if launch_s > 0:
+            self._at(self._now_s + launch_s, "begin", run)
+        else:
+            self._begin(run)
         if stage.is_followed:
             self._tell(jvm.task_started(stage.told, task, executor.told, self._now_s))
+
+    def _begin(self, run: _Running) -> None:
+        run.begin_s = self._now_s
+        self._enter(run.executor.link, run, run.stage.told.tasks[run.task].io_s)
 
     def _enter(self, server: _Server, run: _Running, work_s: float) -> None:
         self._number += 1
@@ -360,7 +371,14 @@ class _Simulation:
             self._at(self._now_s + told.tail_s, "complete", stage)
         if stage.is_followed:
             self._tell(
-                jvm.task_ended(told, run.task, executor.told, run.start_s, run.read_s, self._now_s)
+                jvm.task_ended(
+                    told,
+                    run.task,
+                    executor.told,
+                    start_s=run.start_s,
+                    wait_s=run.read_s - run.begin_s,
+                    now_s=self._now_s,
+                )
             )
             if not stage.left:
                 self._tell(jvm.task_set_ended(told, self._now_s))

@@ -15,11 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from dagopt.cost.bandwidth import DISK_BYTES_PER_S, NETWORK_BYTES_PER_S
 from dagopt.errors import ConfError, InputError, UnknownKeyError
 from dagopt.model.network import parse_networks
 from dagopt.units import parse_bytes, parse_time_s
 
 PREFIX = "spark.dagopt."
+MIN_INPUT_BYTES = 16 * 2**20
+"""What a task set reads in total at least, unless set otherwise; less is left to Spark alone."""
+
 Kind: TypeAlias = Literal["choice", "boolean", "time", "integer", "size", "text", "networks"]
 
 
@@ -102,7 +106,8 @@ def _time_key(name: str, doc: str, *, default: str, low_ms: int) -> ConfKey:
     )
 
 
-def _size_key(name: str, doc: str, *, default: str, low_bytes: int) -> ConfKey:
+def _size_key(name: str, doc: str, *, default_mib: int, low_bytes: int) -> ConfKey:
+    default = f"{default_mib}m"
     return ConfKey(
         key=PREFIX + name,
         default=default,
@@ -192,7 +197,7 @@ KEYS: tuple[ConfKey, ...] = (
     _size_key(
         "minInputBytes",
         "a task set that reads less than this in total is left to Spark alone",
-        default="16m",
+        default_mib=MIN_INPUT_BYTES >> 20,
         low_bytes=0,
     ),
     _time_key(
@@ -210,13 +215,13 @@ KEYS: tuple[ConfKey, ...] = (
     _size_key(
         "network.bandwidth",
         "what a host's network link carries, in bytes per second, until it has been measured",
-        default="125m",
+        default_mib=NETWORK_BYTES_PER_S >> 20,
         low_bytes=1,
     ),
     _size_key(
         "disk.bandwidth",
         "what a host's disks read, in bytes per second, until it has been measured",
-        default="200m",
+        default_mib=DISK_BYTES_PER_S >> 20,
         low_bytes=1,
     ),
     ConfKey(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dagopt.controller.boundary import FIRST_SLICE, BoundaryController
 from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.model.stage_profile import StageProfile, StageProfiles, gpu_part_signature
-from dagopt.model.wire import Form, GpuStage, SliceDone, TaskSums
+from dagopt.model.wire_gpu import Form, GpuStage, SliceDone, TaskSums
 
 COUNT = 16
 

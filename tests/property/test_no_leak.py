@@ -10,7 +10,7 @@ from dagopt.controller.gpu_costs import GpuCosts
 from dagopt.cost.inserted_shuffle import ShuffleRates
 from dagopt.model.pipeline import Slots
 from dagopt.model.stage_profile import StageProfiles
-from dagopt.model.wire import Form, GpuStage
+from dagopt.model.wire_gpu import Form, GpuStage
 from dagopt.policy.boundary.choose_form import BoundarySettings
 from tests.property.pipelines import shuffle_rates, slots_
 from tests.property.test_contradicted_costs import profile, times_ms

@@ -42,6 +42,14 @@ def test_more_slots_than_cores_share_the_cores() -> None:
     assert [each.end_s for each in run.tasks] == pytest.approx([4.0] * 4)
 
 
+def test_a_launch_takes_a_slot_and_no_core() -> None:
+    tasks = [AppTask(io_s=0.0, cpu_s=cpu_s, launch_s=0.5) for cpu_s in (1.0, 2.0, 1.0)]
+    stages = [AppStage(stage=0, attempt=0, tasks=tasks)]
+    assert simulate(stages, executors(1)).elapsed_s == pytest.approx(3 * 0.5 + 4.0)
+    # The third is launched while the second computes.
+    assert simulate(stages, executors(1), slots_per_core=2).elapsed_s == pytest.approx(0.5 + 4.0)
+
+
 def test_a_stage_waits_for_those_that_it_follows_and_for_the_driver() -> None:
     stages = [
         stage(0, 1, 0.0, 2.0, tail_s=0.5),

@@ -10,6 +10,7 @@ from dagopt.app.advise import Advice, Gain, advise, stage_row
 from dagopt.app.recorded import Recorded
 from dagopt.app.what_if import Cluster, WhatIf, what_if
 from dagopt.errors import InputError
+from tests.unit.app.waiting_log import FETCH, MB, NUM_TASKS, waiting_log
 from tests.unit.events.event_lines import (
     application_end,
     application_start,
@@ -21,47 +22,6 @@ from tests.unit.events.event_lines import (
     stage_submitted,
     task_end,
 )
-
-MB = 1_000_000
-FETCH = {"Fetch Wait Time": 1_000, "Remote Bytes Read": 12 * MB, "Local Bytes Read": 0}
-NUM_TASKS = 16
-
-
-def executor_added(name: str, host: str) -> bytes:
-    info = {"Host": host, "Total Cores": 1, "Log Urls": {}}
-    return line("ExecutorAdded", Timestamp=1_100, Executor_ID=name, Executor_Info=info)
-
-
-def waiting_log() -> list[bytes]:
-    """16 tasks on two executors of a core: each waits 1 s for 12 MB, and then computes for 1 s."""
-    ends = []
-    for index in range(NUM_TASKS):
-        wave, executor = divmod(index, 2)
-        ends.append(
-            task_end(
-                index,
-                Launch_Time=2_000 + 2_000 * wave,
-                Finish_Time=4_000 + 2_000 * wave,
-                Executor_ID=str(executor + 1),
-                Host=f"host-{executor}",
-                task_metrics=metrics(
-                    Executor_Run_Time=2_000,
-                    Executor_CPU_Time=950_000_000,
-                    JVM_GC_Time=0,
-                    Shuffle_Read_Metrics=FETCH,
-                ),
-            )
-        )
-    return [
-        log_start(),
-        application_start(),
-        executor_added("1", "host-0"),
-        executor_added("2", "host-1"),
-        stage_submitted(Submission_Time=2_000),
-        *ends,
-        stage_completed(num_tasks=NUM_TASKS, Submission_Time=2_000, Completion_Time=18_000),
-        application_end(18_000),
-    ]
 
 
 def gain_on(folder: Path, lines: list[bytes], cluster: Cluster | None = None) -> Gain:
@@ -135,6 +95,80 @@ def test_broken_lines_are_counted_and_shown(tmp_path: Path) -> None:
     assert any(note.startswith("1 of 24 lines are no events") for note in advice.notes)
 
 
+@pytest.mark.parametrize(
+    ("manager", "is_told"), [("sort", False), ("org.apache.uniffle.RssShuffleManager", True)]
+)
+def test_another_shuffle_decides_what_fetch_wait_is(
+    tmp_path: Path, manager: str, *, is_told: bool
+) -> None:
+    properties = {"spark.shuffle.manager": manager, "spark.app.name": "etl"}
+    lines = waiting_log()
+    lines.insert(1, line("EnvironmentUpdate", JVM_Information={}, Spark_Properties=properties))
+    notes = advice_on(tmp_path, lines).notes
+    assert any(manager in note for note in notes) == is_told
+
+
+def test_time_of_killed_attempts_is_told_apart(tmp_path: Path) -> None:
+    lines = waiting_log()
+    killed = task_end(
+        3,
+        reason="TaskKilled",
+        Task_ID=99,
+        Launch_Time=2_000,
+        Finish_Time=4_500,
+        Executor_ID="1",
+        Host="host-0",
+    )
+    lines.insert(8, killed)
+    advice = advice_on(tmp_path, lines)
+    assert "attempts that failed or were killed took 2.50 s of slot time" in " ".join(advice.notes)
+    assert stage_row(advice.stages[0])["task_lost_s"] == pytest.approx(2.5)
+
+
+def overcommitted_log() -> list[bytes]:
+    """As :func:`waiting_log`, with four slots on the core of each executor, so one wave of four each.
+
+    The four fetch together, for 4 s, and then share the core for 4 s.
+    """
+    lines = [text.replace(b'"Total Cores":1', b'"Total Cores":4') for text in waiting_log()]
+    wait = FETCH | {"Fetch Wait Time": 4_000}
+    ends = [
+        task_end(
+            index,
+            Launch_Time=2_000,
+            Finish_Time=10_000,
+            Executor_ID=str(index % 2 + 1),
+            Host=f"host-{index % 2}",
+            task_metrics=metrics(Executor_Run_Time=8_000, Shuffle_Read_Metrics=wait),
+        )
+        for index in range(8)
+    ]
+    end = stage_completed(num_tasks=8, Submission_Time=2_000, Completion_Time=10_000)
+    return [*lines[:5], *ends, end, application_end(10_000)]
+
+
+def test_slots_that_shared_a_core_are_replayed_on_that_core(tmp_path: Path) -> None:
+    shared = gain_on(tmp_path, overcommitted_log(), Cluster(recorded_slots_per_core=4))
+    assert [task.cpu_s for task in shared.found.stages[0].tasks] == pytest.approx([1.0] * 8)
+    assert [executor.cores for executor in shared.found.executors] == [1.0, 1.0]
+    assert shared.outcome.recorded_s == pytest.approx((8.0,))
+    assert shared.outcome.stage_error_fraction == pytest.approx(0.0, abs=0.01)
+    # Four fetches of a second on each link, and a computation of a second that nothing hides.
+    assert 5.0 - 0.1 <= shared.outcome.grouped.stage_s[0] < 6.5
+    apart = gain_on(tmp_path, overcommitted_log())
+    assert [task.cpu_s for task in apart.found.stages[0].tasks] == pytest.approx([4.0] * 8)
+    assert apart.saved_s < shared.saved_s
+
+
+def test_time_before_and_behind_a_task_needs_no_core(tmp_path: Path) -> None:
+    lines = [
+        text.replace(b'"Executor Run Time":2000', b'"Executor Run Time":1690')
+        for text in waiting_log()
+    ]
+    task = gain_on(tmp_path, lines).found.stages[0].tasks[0]
+    assert (task.launch_s, task.io_s, task.cpu_s) == pytest.approx((0.3, 1.0, 0.7))
+
+
 def test_a_small_stage_has_nothing_to_gain(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, small_log())
     assert advice.verdict.startswith("0 s: nothing to gain that is sure.")
@@ -168,6 +202,7 @@ def test_several_logs_are_refused(tmp_path: Path) -> None:
         ({"num_executors": 0}, "executors is 0"),
         ({"link_mbit": 0.0}, "link-mbit is 0"),
         ({"slots_per_core": 17}, "slots-per-core is 17"),
+        ({"recorded_slots_per_core": 0}, "recorded-slots-per-core is 0"),
     ],
 )
 def test_wrong_clusters(wrong: dict[str, int], message: str) -> None:

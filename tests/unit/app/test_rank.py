@@ -9,7 +9,7 @@ from dagopt.app.rank import rank
 from dagopt.app.what_if import Cluster
 from dagopt.errors import InputError
 from dagopt.events.read import find_event_logs
-from tests.unit.app.test_advise import waiting_log
+from tests.unit.app.waiting_log import waiting_log
 from tests.unit.events.event_lines import application_start, log_start, small_log
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dagopt.controller.boundary import BoundaryController
-from dagopt.model.wire import Form, GpuStage, RestDone, SliceDone, TaskSums
+from dagopt.model.wire_gpu import Form, GpuStage, RestDone, SliceDone, TaskSums
 from dagopt.policy.boundary.choose_form import BoundarySettings
 
 

@@ -13,7 +13,7 @@ from dagopt.model.stage_profile import (
     gpu_part_signature,
     is_gpu_part,
 )
-from dagopt.model.wire import TaskSums
+from dagopt.model.wire_gpu import TaskSums
 
 
 def part(name: Literal["cpu", "gpu", "rest"], cpu_s: float, read_bytes: float = 0) -> StageProfile:

@@ -9,7 +9,7 @@ import pytest
 
 from dagopt.controller.boundary import BoundaryController
 from dagopt.errors import InputError
-from dagopt.model.wire import CpuOnlyDone, GpuStage, SliceDone, Slices, Steps
+from dagopt.model.wire_gpu import CpuOnlyDone, GpuStage, SliceDone, Slices, Steps
 from tests.unit.controller.test_boundary import asked, done, form_of, sums
 
 STAND = Slices(

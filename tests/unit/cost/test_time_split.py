@@ -83,6 +83,17 @@ def test_unexplained_time_is_not_called_io() -> None:
     assert bound_of(stage, split_of(stage)) == ("unknown", "96% of task time is unexplained")
 
 
+@pytest.mark.parametrize("reason", ["TaskKilled", "ExceptionFailure"])
+def test_attempts_that_did_not_succeed_are_kept_apart(reason: str) -> None:
+    wrong = metrics(Executor_CPU_Time=-5, JVM_GC_Time=-1)
+    lost = task_end(1, reason=reason, task_metrics=wrong, Task_ID=7, Attempt=1)
+    log = small_log()
+    split = split_of(stage_of([*log[:7], lost, *log[7:]]))
+    assert split.lost_s == pytest.approx(3.0)
+    assert split.elapsed_s == pytest.approx(6.0)
+    assert (split.cpu_s, split.num_tasks) == (pytest.approx(3.0), 2)
+
+
 def test_without_metrics_nothing_is_known() -> None:
     log = [
         json.dumps({k: v for k, v in msgspec.json.decode(line).items() if k != "Task Metrics"})
@@ -90,7 +101,7 @@ def test_without_metrics_nothing_is_known() -> None:
     ]
     stage = stage_of(line.encode() for line in log)
     assert split_time(stage.tasks) is None
-    assert bound_of(stage, None) == ("unknown", "no task of it has metrics")
+    assert bound_of(stage, None) == ("unknown", "no task of it succeeded with metrics")
 
 
 def test_too_few_tasks_are_unknown() -> None:

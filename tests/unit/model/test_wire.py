@@ -1,7 +1,6 @@
 """The wire's messages, and the JSON schema of them that is in the tree for other languages.
 
-After a change of ``dagopt/model/wire.py``: ``python tests/unit/model/test_wire.py`` writes the schema
-anew.
+After a change of a message: ``python tests/unit/model/test_wire.py`` writes the schema anew.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ import msgspec
 import pytest
 
 from dagopt.model import wire
+from dagopt.model.wire_gpu import Form
+from dagopt.model.wire_message import PROTOCOL_VERSION, Message
 
 SCHEMA = Path(wire.__file__).with_suffix(".json")
 
@@ -25,7 +26,7 @@ def schema() -> dict[str, Any]:
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"dagopt wire protocol {wire.PROTOCOL_VERSION}: one JSON object a line",
+        "title": f"dagopt wire protocol {PROTOCOL_VERSION}: one JSON object a line",
         "$defs": {**definitions, "FromJvm": from_jvm, "FromPlanner": from_planner},
     }
 
@@ -46,10 +47,10 @@ def test_the_schema_defines_every_message() -> None:
 
 
 @pytest.mark.parametrize("message", get_args(wire.FromJvm), ids=lambda message: message.__name__)
-def test_a_message_of_the_jvm_needs_its_type(message: type[wire.Message]) -> None:
+def test_a_message_of_the_jvm_needs_its_type(message: type[Message]) -> None:
     definition = schema()["$defs"][message.__name__]
     assert "type" in definition["required"]
-    assert definition["properties"]["v"]["default"] == wire.PROTOCOL_VERSION
+    assert definition["properties"]["v"]["default"] == PROTOCOL_VERSION
 
 
 def test_types_are_told_apart_by_their_tags() -> None:
@@ -80,7 +81,7 @@ def test_a_message_says_all_its_fields_even_defaults() -> None:
         wire.Concurrency(stage=1, attempt=0, tasks_per_core=2),
         wire.Launch(stage=1, attempt=0, group=3, tasks=[4, 5], executor="1", delay_ms=20),
         wire.Release(stage=1, attempt=0, reason="why"),
-        wire.Form(id=1, slices=[4, 12], boundary_before=True, ask_again=True, reason="why"),
+        Form(id=1, slices=[4, 12], boundary_before=True, ask_again=True, reason="why"),
         wire.Report(id=1, body={"decisions": []}),
         wire.Pong(seq=9),
     ],

@@ -11,19 +11,8 @@ import pytest
 
 from dagopt.controller.application import ApplicationController
 from dagopt.errors import BridgeError
-from dagopt.model.wire import (
-    Form,
-    FromJvm,
-    GpuStage,
-    Hello,
-    Ping,
-    Plan,
-    Pong,
-    ReportRequest,
-    SliceDone,
-    TaskSetSubmitted,
-    TaskSums,
-)
+from dagopt.model.wire import FromJvm, Hello, Ping, Plan, Pong, ReportRequest, TaskSetSubmitted
+from dagopt.model.wire_gpu import Form, GpuStage, SliceDone, TaskSums
 from dagopt.planner.process import answer, decode, report_body, run
 from tests.unit.controller import events as ev
 
