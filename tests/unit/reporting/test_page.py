@@ -6,7 +6,8 @@ from pathlib import Path
 
 from dagopt.cli.main import main
 from dagopt.reporting.figure import Bar, Panel
-from dagopt.reporting.page import Page, PageTable, render
+from dagopt.reporting.page import Page, render
+from dagopt.reporting.table import PageTable
 from tests.unit.events.event_lines import small_log
 
 EVIL = "count at </script><script>alert(1)</script> & <b>größer</b> \u2028 {{ 7 * 7 }}"
