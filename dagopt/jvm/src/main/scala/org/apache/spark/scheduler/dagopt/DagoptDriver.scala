@@ -69,7 +69,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
         case other => switch.turnOff(s"the task scheduler is a ${other.getClass.getName}, not Spark's own")
       }
       DagoptTab.attach(sc, reports)
-      sc.env.metricsSystem.registerSource(new DagoptMetrics(counters, switch))
+      DagoptMetrics.register(sc, counters, switch)
     }
 
   private def openGate(scheduler: TaskSchedulerImpl, appId: String): Unit = {

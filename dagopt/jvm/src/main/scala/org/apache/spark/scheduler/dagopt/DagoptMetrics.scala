@@ -2,6 +2,8 @@ package org.apache.spark.scheduler.dagopt
 
 import com.codahale.metrics.{Gauge, MetricRegistry}
 
+import org.apache.spark.SparkContext
+import org.apache.spark.internal.Logging
 import org.apache.spark.metrics.source.Source
 
 /**
@@ -31,4 +33,11 @@ private[dagopt] final class DagoptMetrics(counters: Counters, switch: Switch) ex
 
   private def gauge[A](name: String)(value: => A): Unit =
     metricRegistry.register(name, new Gauge[A] { override def getValue: A = value })
+}
+
+private[dagopt] object DagoptMetrics extends Logging {
+  /** Metrics that cannot be had cost themselves and nothing else. */
+  def register(sc: SparkContext, counters: Counters, switch: Switch): Unit =
+    try sc.env.metricsSystem.registerSource(new DagoptMetrics(counters, switch))
+    catch { case t: Throwable => logInfo(s"dagopt has no metrics: $t") }
 }
