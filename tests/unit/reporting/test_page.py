@@ -21,6 +21,7 @@ class Parts(HTMLParser):
         self.tags: list[str] = []
         self.texts: list[str] = []
         self.sources: list[str] = []
+        self.frames: list[str] = []
         self.scripts: list[str] = []
         self._open = ""
         self.feed(text)
@@ -28,6 +29,7 @@ class Parts(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self._open = tag
+        self.frames += [value or "" for name, value in attrs if name == "srcdoc"]
         self.sources += [value or "" for name, value in attrs if name in {"src", "href"}]
 
     def handle_data(self, data: str) -> None:
