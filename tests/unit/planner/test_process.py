@@ -239,7 +239,7 @@ GPU_STAGE = GpuStage(
 
 def test_a_gpu_stage_is_answered_by_its_form() -> None:
     out = talk(HELLO, GPU_STAGE)
-    assert [line["type"] for line in out] == ["ready", "form"]
+    assert [line["type"] for line in out] == ["ready", "form", "counts"]
     assert (out[1]["id"], out[1]["slices"], out[1]["ask_again"]) == (3, [4, 12], True)
 
 
