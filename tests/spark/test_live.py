@@ -166,7 +166,7 @@ def test_the_timeline_has_every_task_of_the_application(seen: Seen) -> None:
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own(seen: Seen) -> None:
     outer = Parts(seen.text("inline.html"))
     assert outer.tags == ["iframe", "details", "summary", "pre"]
-    assert EVIL in "".join(outer.texts)
+    assert EVIL[:20] in "".join(outer.texts)  # the text cuts long names
     (inner,) = outer.frames
     assert inner == seen.text("page.html")
     parts = Parts(inner)
