@@ -58,10 +58,10 @@ def _verdict(body: Entry) -> str:
     gains = [saved_s for saved_s in saved if saved_s > 0]
     if not gains:
         return ""
-    would = "would be" if body.get("mode") == "explain" else "are"
+    would = "would save" if body.get("mode") == "explain" else "save"
     return (
-        f"{len(gains)} of {len(saved)} stages and GPU operators {would} shorter than with Spark alone,"
-        f" by {format_s(sum(gains))} together as predicted."
+        f"{len(gains)} of {len(saved)} decisions {would} {format_s(sum(gains))} together against Spark"
+        " alone, as predicted."
     )
 
 

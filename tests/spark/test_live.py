@@ -24,9 +24,10 @@ CHROMIUM = shutil.which("chromium")
 
 #: A shuffle whose stage has an evil name, and a GPU operator; then all that there is to see is written down.
 JOB = """
-import json, sys, time, urllib.request
+import json, os, sys, time, urllib.request
 from pathlib import Path
 import dagopt
+from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 here, evil = Path(sys.argv[1]), json.loads(sys.argv[2])
@@ -45,12 +46,24 @@ def keep(parts):
 
 first = dagopt.report(spark)
 (here / "early.html").write_text(get("/dagopt/"), encoding="utf-8")
-rdd = sc.range(0, 1000, numSlices=4).map(lambda x: (x, "x" * 1000)).partitionBy(4)._jrdd.rdd()
-sc.setLocalProperty("callSite.short", evil)
+rdd = sc.range(0, 1000, numSlices=4).map(lambda x: (x, os.urandom(500))).partitionBy(8)._jrdd.rdd()
 deadline_s = time.monotonic() + 60
-while not dagopt.report(spark).decisions and time.monotonic() < deadline_s:  # the planner starts beside
-    assert rdd.count() > 0
-sc.setLocalProperty("callSite.short", None)
+
+
+def count():
+    sc.setLocalProperty("callSite.short", evil)
+    while not dagopt.report(spark).body["groups"] and time.monotonic() < deadline_s:  # the planner starts beside
+        assert rdd.count() > 0
+
+
+counting = InheritableThread(target=count)
+counting.start()
+held = ""
+while counting.is_alive():
+    shown = get("/dagopt/")
+    held = held or ("" if "No task is held." in shown else shown)
+counting.join()
+(here / "held.html").write_text(held, encoding="utf-8")
 infer = dagopt.gpu_udf(keep, dagopt.gpu_profile())
 frame = spark.range(0, 100, 1, 4)
 assert frame.mapInPandas(keep, "id long").mapInPandas(infer, "id long").count() == 100
@@ -92,6 +105,9 @@ def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         "spark.ui.port": "0",
         "spark.dagopt.minInputBytes": "0",
         "spark.dagopt.planner.timeout": "60s",
+        # So slow that reading seems to take long, and delays as long as is allowed.
+        "spark.dagopt.disk.bandwidth": "16k",
+        "spark.dagopt.maxDelay": "500ms",
         f"{sinks}.csv.class": "org.apache.spark.metrics.sink.CsvSink",
         f"{sinks}.csv.directory": str(directory / "csv"),
         f"{sinks}.prometheusServlet.class": "org.apache.spark.metrics.sink.PrometheusServlet",
@@ -104,7 +120,7 @@ def seen(spark_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 def test_the_tab_shows_decisions_with_reasons_and_names_as_text(seen: Seen) -> None:
     parts = Parts(seen.text("tab.html"))
-    (decision,) = (one for one in seen.report["decisions"] if one["name"] == EVIL)
+    decision = next(one for one in seen.report["decisions"] if one["name"] == EVIL)
     texts = [text.strip() for text in parts.texts]
     assert EVIL in texts
     assert decision["reason"] in texts
@@ -113,6 +129,16 @@ def test_the_tab_shows_decisions_with_reasons_and_names_as_text(seen: Seen) -> N
     assert "b" not in parts.tags
     assert "alert(1)" not in parts.scripts
     assert any(text.startswith("GPUs: allocated ") for text in texts)
+
+
+def test_the_tab_shows_holds_while_they_last_and_delays_afterwards(seen: Seen) -> None:
+    assert seen.report["gate"]["groups_launched"] >= 1
+    held = [text.strip() for text in Parts(seen.text("held.html")).texts]
+    assert held[held.index("Held now") :].index(EVIL) < 12  # the first row of its table
+    (hold, *_) = [group for group in seen.report["groups"] if group["launch_s"] > group["formed_s"]]
+    text = f"stage {hold['stage']}, group {hold['group']}: "
+    assert text in seen.text("page.html")
+    assert "Task groups" in [text.strip() for text in Parts(seen.text("tab.html")).texts]
 
 
 def test_the_tab_is_there_from_the_start_and_named_in_the_others(seen: Seen) -> None:

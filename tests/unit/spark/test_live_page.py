@@ -76,9 +76,9 @@ def test_cores_are_the_physical_ones_where_they_are_known() -> None:
 def test_the_verdict_is_the_sum_of_what_was_last_predicted() -> None:
     page = live_page(BODY, TIMELINE)
     assert page.verdict == (
-        "1 of 2 stages and GPU operators are shorter than with Spark alone, by 4.00 s together as predicted."
+        "1 of 2 decisions save 4.00 s together against Spark alone, as predicted."
     )
-    assert "would be shorter" in live_page({**BODY, "mode": "explain"}, TIMELINE).verdict
+    assert "would save" in live_page({**BODY, "mode": "explain"}, TIMELINE).verdict
     assert live_page({"gate": {"off_reason": "why"}}, {}).verdict == "dagopt is off: why"
 
 
