@@ -8,7 +8,8 @@ import numpy as np
 
 from dagopt import __version__
 from dagopt.reporting.figure import Bar, Panel
-from dagopt.reporting.page import Page, PageTable
+from dagopt.reporting.page import Page
+from dagopt.reporting.table import PageTable
 from dagopt.units import format_s
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from dagopt.controller.gpu_costs import GpuCosts
-from dagopt.controller.gpu_use import GpuUse, use_of
+from dagopt.controller.gpu_use import GpuTotals, GpuUse, use_of
 from dagopt.controller.slices import ShiftDecision, slots_of, steps_of, task_so_far_s
 from dagopt.cost.inserted_shuffle import ShuffleRates, shuffle_cost
 from dagopt.cost.slice_schedule import slice_sizes
@@ -84,6 +84,8 @@ class BoundaryController:
     """What the stages took, in the order in which they ended."""
     num_uses: int = 0
     """All of them, likewise."""
+    used: GpuTotals = field(default_factory=GpuTotals)
+    """What all of them did together."""
     shifts: deque[ShiftDecision] = field(default_factory=lambda: deque(maxlen=MAX_DECISIONS))
     """Slices that changed their form while their stage ran."""
     num_shifts: int = 0
@@ -259,7 +261,9 @@ class BoundaryController:
         asked = self._asked.get(event.id)
         if not event.partial:
             self.num_uses += 1
-            self.uses.append(use_of(event, now_s, asked.name if asked is not None else ""))
+            use = use_of(event, now_s, asked.name if asked is not None else "")
+            self.uses.append(use)
+            self.used.add(use)
         is_apart = event.boundary_before
         if asked is not None and not is_apart and not event.boundary_after:
             self._fused_done(asked, gpu)

@@ -43,6 +43,23 @@ class GpuUse:
         return asdict(self)
 
 
+@dataclass(slots=True, kw_only=True)
+class GpuTotals:
+    """Seconds of all GPU stages of an application so far, summed over tasks."""
+
+    allocated_s: float = 0.0
+    busy_s: float = 0.0
+    """Of those whose CPU operators ran apart; of the others it is not known."""
+    idle_s: float = 0.0
+    """Likewise."""
+
+    def add(self, use: GpuUse) -> None:
+        """One stage, or a slice of it, has ended."""
+        self.allocated_s += use.gpu_allocated_s
+        self.busy_s += use.gpu_busy_s or 0.0
+        self.idle_s += use.gpu_idle_s or 0.0
+
+
 def use_of(event: SliceDone, time_s: float, name: str) -> GpuUse:
     """What one slice did.
 

@@ -17,8 +17,10 @@ class GroupState:
     host_set: InputHostSet
     epoch: int
     tasks: tuple[int, ...]
+    formed_s: float
+    """Epoch seconds when it was formed: its delay begins."""
     launch_s: float
-    """When its delay ends."""
+    """When its delay ends; once it was launched or given back, when that was."""
     io_s: float
     """Predicted seconds of reading all of it, alone on the link."""
     lead_s: float = 0.0

@@ -11,6 +11,7 @@ of running reads only correct when the next delay ends.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dagopt.controller.executor import ExecutorState
@@ -70,6 +71,8 @@ class GroupingController:
         self.tasks = TaskTracker()
         self.stages: dict[StageKey, StageState] = {}
         self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
+        self.groups: deque[tuple[StageKey, GroupState]] = deque(maxlen=MAX_DECISIONS)
+        """The last groups that were formed, of any stage, for reports."""
         self.num_decisions = 0
         """All of them, those no longer kept included."""
         self.num_task_sets = 0
@@ -184,6 +187,8 @@ class GroupingController:
     ) -> list[FromPlanner]:
         """Give everything that is left back to Spark."""
         stage.decision = replace(decision or stage.decision, action="pass", reason=reason)
+        for group in stage.groups.values():
+            group.launch_s = min(group.launch_s, now_s)
         stage.release()
         self._record(stage, now_s, action="release")
         return [Release(stage=stage.key[0], attempt=stage.key[1], reason=reason)]
@@ -349,10 +354,10 @@ class GroupingController:
         executor: ExecutorState,
         now_s: float,
         max_groups: int | None = None,
-    ) -> list[FromPlanner]:
+    ) -> Sequence[FromPlanner]:
         if not stage.is_held or not len(stage.unlaunched):
             return []
-        return self._launcher.fill(
+        launches = self._launcher.fill(
             stage,
             executor,
             self.bandwidths,
@@ -361,6 +366,8 @@ class GroupingController:
             share_fraction=executor.cores / self.tasks.total_cores,
             max_groups=max_groups,
         )
+        self.groups.extend((stage.key, stage.groups[launch.group]) for launch in launches)
+        return launches
 
     def _recalculate(self) -> None:
         self.num_recalculations += 1

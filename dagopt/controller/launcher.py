@@ -60,8 +60,8 @@ class Launcher:
         num_reader_hosts: int,
         share_fraction: float,
         max_groups: int | None = None,
-    ) -> list[FromPlanner]:
-        """Launches of as many groups as the executor has room for.
+    ) -> list[Launch]:
+        """Launches of as many groups as the executor has room for, each formed for this.
 
         Args:
             stage: the held stage.
@@ -72,7 +72,7 @@ class Launcher:
             share_fraction: the executor's part of all cores.
             max_groups: form no more than so many; None for as many as there is room for.
         """
-        out: list[FromPlanner] = []
+        out: list[Launch] = []
         room = self._room(stage, executor, share_fraction)
         while room > 0 and len(stage.unlaunched) and len(out) != max_groups:
             size = saturating_group_size(
@@ -169,6 +169,7 @@ class Launcher:
             host_set=host_set,
             epoch=executor.epoch,
             tasks=tuple(tasks),
+            formed_s=now_s,
             launch_s=0.0,
             io_s=io_s,
             lead_s=min(stage.told.lead_s, _MAX_LEAD * io_s),

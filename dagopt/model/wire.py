@@ -151,6 +151,12 @@ class ReportRequest(Message, frozen=True, kw_only=True, tag="report"):
     """Somebody asks what was decided."""
 
     id: int
+    view: bool = False
+    """Whether the answer's body is to be the lines and tables of the tab in Spark's user interface."""
+    mode: str = ""
+    """``spark.dagopt.mode``; for a view."""
+    gate: dict[str, int] = msgspec.field(default_factory=dict)
+    """The driver's counters; for a view."""
 
 
 class Ping(Message, frozen=True, kw_only=True, tag="ping"):
@@ -242,6 +248,23 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     body: dict[str, Any]
 
 
+class Counts(Message, frozen=True, kw_only=True, tag="counts"):
+    """What there was so far, for Spark's metrics system; sent when something was decided or has ended."""
+
+    decisions: int
+    """About task sets."""
+    gpu_decisions: int
+    """Forms of GPU operators."""
+    gpu_shifts: int
+    idle_hold_s: float
+    """Core seconds in which a core idled while tasks were held."""
+    gpu_allocated_s: float
+    gpu_busy_s: float
+    """Of stages whose CPU operators ran apart."""
+    gpu_idle_s: float
+    """Likewise."""
+
+
 class Pong(Message, frozen=True, kw_only=True, tag="pong"):
     """The planner is alive."""
 
@@ -249,6 +272,6 @@ class Pong(Message, frozen=True, kw_only=True, tag="pong"):
 
 
 FromPlanner: TypeAlias = (
-    Ready | HoldFrom | Plan | Concurrency | Launch | Release | Form | Steps | Report | Pong
+    Ready | HoldFrom | Plan | Concurrency | Launch | Release | Form | Steps | Report | Counts | Pong
 )
 """Any line of the planner."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable, Iterable
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
@@ -26,10 +26,12 @@ from dagopt.model.wire import (
     Ready,
     Report,
     ReportRequest,
+    TaskSetEnded,
     TaskSetSubmitted,
 )
-from dagopt.model.wire_gpu import Form, GpuStage, Slices, Steps
+from dagopt.model.wire_gpu import Form, GpuStage, SliceDone, Slices, Steps
 from dagopt.model.wire_message import PROTOCOL_VERSION
+from dagopt.planner.report_body import counts, report_body
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ def run(
     controller: ApplicationController | None = None
     log: IO[bytes] | None = None
     num_logged: tuple[int, ...] = (0, 0, 0, 0)
+    num_counted = num_logged
     for line in lines:
         message = decode(line)
         answers: list[FromPlanner]
@@ -73,6 +76,10 @@ def run(
             raise BridgeError(f"expected hello first, got {type(message).__name__}")
         else:
             answers = answer(controller, message, clock())
+            has_ended = isinstance(message, (TaskSetEnded, SliceDone))
+            if has_ended or controller.num_entries != num_counted:
+                answers = [*answers, counts(controller)]
+                num_counted = controller.num_entries
         if answers:
             out.write(b"".join(_ENCODER.encode(one) + b"\n" for one in answers))
             out.flush()
@@ -113,7 +120,7 @@ def answer(controller: ApplicationController, message: FromJvm, now_s: float) ->
     if isinstance(message, Ping):
         return [Pong(seq=message.seq)]
     if isinstance(message, ReportRequest):
-        return [Report(id=message.id, body=report_body(controller))]
+        return [Report(id=message.id, body=report_body(controller, message, now_s))]
     try:
         return controller.step(message, now_s)
     except InputError as error:
@@ -126,39 +133,3 @@ def answer(controller: ApplicationController, message: FromJvm, now_s: float) ->
         if not isinstance(message, TaskSetSubmitted):
             return []
         return [Plan(stage=message.stage, attempt=message.attempt, action="pass", reason=reason)]
-
-
-def report_body(application: ApplicationController) -> dict[str, Any]:
-    """What a report shows of what was decided and measured."""
-    controller, boundary = application.grouping, application.boundary
-    return {
-        "decisions": [decision.to_dict() for decision in controller.decisions],
-        "gpu_stages": [decision.to_dict() for decision in boundary.decisions],
-        "gpu_shifts": [shift.to_dict() for shift in boundary.shifts],
-        "gpu_use": [use.to_dict() for use in boundary.uses],
-        "task_sets": controller.num_task_sets,
-        "recalculations": controller.num_recalculations,
-        "idle_hold_s": round(controller.idle_hold_s, 3),
-        "executors": [
-            {"executor": e.executor, "host": e.host, "network": e.network, "cores": e.cores}
-            for _, e in sorted(controller.tasks.executors.items())
-        ],
-        "host_records": [
-            {
-                "stage": stage.key[0],
-                "attempt": stage.key[1],
-                "host": record.host,
-                "input_host_set": str(record.input_host_set),
-                "num_tasks": int(record.tasks.size),
-                "allocation_epoch": record.allocation_epoch,
-                "min_io_s": round(float(record.io_s.min()), 4),
-                "total_io_s": round(record.total_io_s, 4),
-            }
-            for _, stage in sorted(controller.stages.items())
-            for record in stage.told.records
-        ],
-        "bandwidths": [
-            {"reader": reader, "source": source, "bytes_per_s": round(rate)}
-            for (reader, source), rate in sorted(controller.bandwidths.learned.items())
-        ],
-    }

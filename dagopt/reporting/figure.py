@@ -39,6 +39,20 @@ class Bar:
     """Until when it waited for its input, as far as it is known."""
     end_s: float
     num_tasks: int = 1
+    gpus: float = 0.0
+    """GPUs that each of the tasks holds."""
+    group: str = ""
+    """The task group that it was launched in, if there was one; neighbours of other groups stay apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A task group under a delay, in a row of its executor's own; seconds likewise."""
+
+    executor: str
+    start_s: float
+    end_s: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +64,9 @@ class Panel:
     stage_names: tuple[str, ...]
     num_cores: float
     """Cores of all executors: what CPU utilisation is a share of."""
+    num_gpus: float = 0.0
+    """GPUs of all executors, likewise."""
+    holds: tuple[Hold, ...] = ()
 
 
 def slots_of(bars: Sequence[Bar]) -> list[tuple[str, Bar]]:
@@ -94,6 +111,20 @@ def utilisation(panel: Panel) -> tuple[list[float], list[float], list[float]]:
     scale = 1 / (width_s * panel.num_cores)
     middle = (edges[:-1] + edges[1:]) / 2
     return middle.round(3).tolist(), (waiting * scale).tolist(), (rest * scale).tolist()
+
+
+def gpu_utilisation(panel: Panel) -> tuple[list[float], list[float]]:
+    """Times in seconds, and the shares of GPUs that tasks hold."""
+    holding = [bar for bar in panel.bars if bar.gpus > 0]
+    if not holding or panel.num_gpus <= 0:
+        return [], []
+    edges = np.linspace(0.0, max(bar.end_s for bar in panel.bars), _BINS + 1)
+    held = np.zeros(_BINS)
+    for gpus in sorted({bar.gpus for bar in holding}):
+        spans = ((bar.start_s, bar.end_s) for bar in holding if bar.gpus == gpus)
+        held += gpus * _busy_s(spans, edges)
+    middle = (edges[:-1] + edges[1:]) / 2
+    return middle.round(3).tolist(), (held / (float(edges[1]) * panel.num_gpus)).tolist()
 
 
 def figure_json(panels: Sequence[Panel]) -> dict[str, Any]:
@@ -168,7 +199,7 @@ def _merged_within(placed: list[tuple[str, Bar]], gap_s: float) -> list[tuple[st
         if (
             at is not None
             and before is not None
-            and before.stage == bar.stage
+            and (before.stage, before.group) == (bar.stage, bar.group)
             and bar.start_s - before.end_s <= gap_s
         ):
             # Waits are added up at the front, so that their sum stays what it was.
@@ -182,6 +213,8 @@ def _merged_within(placed: list[tuple[str, Bar]], gap_s: float) -> list[tuple[st
                     read_s=before.start_s + waited_s,
                     end_s=max(before.end_s, bar.end_s),
                     num_tasks=before.num_tasks + bar.num_tasks,
+                    gpus=bar.gpus,
+                    group=bar.group,
                 ),
             )
         else:
@@ -212,14 +245,25 @@ def _timeline(panel: Panel, placed: Sequence[tuple[str, Bar]], axis: str) -> lis
     for row, bar in placed:
         name = _plain(" ".join(panel.stage_names[bar.stage].split())[:120])
         tasks = "1 task" if bar.num_tasks == 1 else f"{bar.num_tasks} tasks"
+        group = f" of {_plain(bar.group)}" if bar.group else ""
         text = (
-            f"{name}<br>{tasks} on executor {_plain(row)}<br>{bar.start_s:.2f} to {bar.end_s:.2f} s, "
+            f"{name}<br>{tasks}{group} on executor {_plain(row)}<br>{bar.start_s:.2f} to {bar.end_s:.2f} s, "
             f"of it waiting {bar.read_s - bar.start_s:.2f} s"
         )
         computing.append((row, bar.start_s, bar.end_s, _COLOURS[bar.stage % len(_COLOURS)], text))
         if bar.read_s > bar.start_s:
             waiting.append((row, bar.start_s, bar.read_s, "rgba(255,255,255,0.55)", text))
-    return [_bars(rows, axis) for rows in (computing, waiting) if rows]
+    delayed = [
+        (
+            f"{hold.executor}/held",
+            hold.start_s,
+            hold.end_s,
+            "rgba(120,120,120,0.45)",
+            _plain(hold.text),
+        )
+        for hold in panel.holds
+    ]
+    return [_bars(rows, axis) for rows in (computing, waiting, delayed) if rows]
 
 
 def _bars(rows: Sequence[tuple[str, float, float, str, str]], axis: str) -> dict[str, Any]:
@@ -238,8 +282,13 @@ def _bars(rows: Sequence[tuple[str, float, float, str, str]], axis: str) -> dict
 
 def _shares(panel: Panel, axis: str) -> list[dict[str, Any]]:
     times, waiting, rest = utilisation(panel)
+    gpu_times, gpus = gpu_utilisation(panel)
+    lines: list[dict[str, Any]] = [
+        {"type": "scatter", "mode": "lines", "x": gpu_times, "y": gpus, "yaxis": axis,
+         "name": "GPUs held", "line": {"width": 2, "color": "#aa3377"}}
+    ] if gpus else []  # fmt: skip
     return [
         {"type": "scatter", "mode": "lines", "x": times, "y": share, "yaxis": axis,
          "stackgroup": axis, "name": name, "line": {"width": 0}, "fillcolor": colour}
         for share, name, colour in ((rest, "CPU and other", "#4477aa"), (waiting, "waiting for I/O", "#ccbb44"))
-    ]  # fmt: skip
+    ] + lines  # fmt: skip

@@ -13,16 +13,7 @@ from typing import Any
 import jinja2
 
 from dagopt.reporting.figure import Panel, figure_json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageTable:
-    """A table with its heading; every row has as many cells as there are columns."""
-
-    heading: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
+from dagopt.reporting.table import PageTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

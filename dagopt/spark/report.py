@@ -6,8 +6,15 @@ than this release, so a missing field is shown as "-", and fields not known here
 
 ================  =================================================================================
 ``mode``          ``off``, ``explain`` or ``on``
+``conf``          the ``spark.dagopt.*`` keys that are set
+``time_s``        when it was asked for, in seconds since 1970
 ``decisions``     the last 1,000, each with the fields of :class:`dagopt.model.decision.Decision`; a
                   line of ``spark.dagopt.decisionLog`` is one of them
+``held``          stages of which tasks are held now: ``num_tasks``, ``num_held``, ``num_delayed_groups``,
+                  and ``next_launch_s``, when the first of these delays ends
+``groups``        the last 1,000 task groups: ``stage``, ``attempt``, ``group``, ``executor``, ``host``,
+                  ``input_host_set``, ``tasks`` (indexes in the stage), ``formed_s`` and ``launch_s``, between which
+                  they are delayed, in seconds since 1970
 ``gpu_stages``    the last 1,000 forms of GPU operators, each with the fields of
                   :class:`dagopt.model.decision.FormDecision`
 ``gpu_use``       what their stages did with the GPUs: ``id`` of the form's decision, ``slice``,
@@ -25,6 +32,7 @@ than this release, so a missing field is shown as "-", and fields not known here
 ``gate``          the driver's counters (Counters.scala): ``task_sets_seen``, ``task_sets_held``,
                   ``groups_launched``, ``fallbacks`` (released without an answer), ..., and
                   ``off_reason``, empty while dagopt is on
+``no_extension``  why GPU operators are left to Spark where ``spark.sql.extensions`` lacks dagopt's
 ================  =================================================================================
 """
 
@@ -34,51 +42,44 @@ import html
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from dagopt.errors import BridgeError
-from dagopt.units import format_s
-
-#: Columns of the table of decisions: heading, field, whether it is seconds.
-_COLUMNS = (
-    ("stage", "stage", False),
-    ("name", "name", False),
-    ("tasks", "num_tasks", False),
-    ("action", "action", False),
-    ("tasks/core", "tasks_per_core", False),
-    ("I/O a task", "io_s", True),
-    ("CPU a task", "cpu_s", True),
-    ("predicted", "predicted_s", True),
-    ("Spark alone", "stock_s", True),
+from dagopt.reporting.live import (
+    DECISION_COLUMNS,
+    cell,
+    entries,
+    gpu_use,
+    of_operator,
+    shifted,
+    stage_cell,
+    summary,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Report:
     """The decisions of one session so far, each with its reason."""
 
     body: Mapping[str, Any]
     """What the planner and the driver said, as JSON gives it."""
 
+    timeline: Mapping[str, Any] = field(default_factory=dict)
+    """When and where tasks ran, as Timeline.scala tells it; for the page, and not in the JSON."""
+
     @property
     def decisions(self) -> Sequence[Mapping[str, Any]]:
         """One entry a decision, in the order in which they were taken."""
-        return self._entries("decisions")
+        return entries(self.body, "decisions")
 
     @property
     def gpu_stages(self) -> Sequence[Mapping[str, Any]]:
         """The form of each GPU stage, in the order in which they were asked for."""
-        return self._entries("gpu_stages")
-
-    def _entries(self, field: str) -> Sequence[Mapping[str, Any]]:
-        entries = self.body.get(field)
-        if not isinstance(entries, list):
-            return ()
-        return [entry for entry in entries if isinstance(entry, dict)]
+        return entries(self.body, "gpu_stages")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values; changing them changes no report."""
@@ -89,75 +90,67 @@ class Report:
         """Everything, as one line of JSON with sorted keys."""
         return json.dumps(self.body, sort_keys=True)
 
+    def to_html(self) -> str:
+        """A page of its own that opens offline: timeline, holds, groups, decisions, GPUs; some MB."""
+        # jinja2 and plotly are slow to import, and the text needs neither.
+        from dagopt.reporting.page import render  # noqa: PLC0415
+        from dagopt.spark.live_page import live_page  # noqa: PLC0415
+
+        return render(live_page(self.body, self.timeline))
+
     def __str__(self) -> str:
         return self.render(width=120)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def render(self, *, width: int) -> str:
         """The report as plain text of that many columns."""
         console = Console(
             file=io.StringIO(), width=width, color_system=None, highlight=False, markup=False
         )
-        console.print(self._summary(), soft_wrap=True)
+        for line in summary(self.body):
+            console.print(line, soft_wrap=True)
         if self.decisions:
             console.print(self._table())
             for decision in self.decisions:
-                console.print(f"{_stage(decision)}: {_cell(decision, 'reason')}", soft_wrap=True)
+                console.print(f"{stage_cell(decision)}: {cell(decision, 'reason')}", soft_wrap=True)
         for line in self._gpu_lines():
             console.print(line, soft_wrap=True)
         text = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-    def _summary(self) -> str:
-        gate = self.body.get("gate")
-        counters = gate if isinstance(gate, dict) else {}
-        if counters.get("off_reason"):
-            return f"dagopt is off: {counters['off_reason']}"
-        seen, told = counters.get("task_sets_seen"), self.body.get("task_sets")
-        untold = max(0, seen - told) if isinstance(seen, int) and isinstance(told, int) else "-"
-        parts = [
-            f"task sets: {_cell(counters, 'task_sets_seen')} seen",
-            f"{untold} too small or not eligible",
-            f"{_cell(self.body, 'task_sets')} told to the planner",
-            f"{_cell(counters, 'task_sets_held')} held",
-        ]
-        launched = [
-            f"{_cell(counters, 'groups_launched')} groups launched",
-            f"{_cell(counters, 'fallbacks')} task sets released without an answer",
-            f"idle because of a hold: {_cell(self.body, 'idle_hold_s', is_time=True)}",
-        ]
-        mode = (
-            f"dagopt, mode {_cell(self.body, 'mode')}: {len(self.decisions)} grouping decisions,"
-            f" {len(self.gpu_stages)} forms of GPU operators"
+        """What a notebook shows: the page in a frame, so that neither can harm the other, and the text."""
+        # Without allow-same-origin the frame cannot reach the notebook, whatever is in it.
+        return (
+            f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(self.to_html())}"'
+            ' style="width: 100%; height: 50rem; border: 0"></iframe>'
+            f"<details><summary>as text</summary><pre>{html.escape(str(self))}</pre></details>"
         )
-        return "\n".join([mode, ", ".join(parts), ", ".join(launched)])
 
     def _gpu_lines(self) -> list[str]:
         """One a GPU operator, with what the GPUs did in it, and what they did in all of them."""
-        uses, shifts = self._entries("gpu_use"), self._entries("gpu_shifts")
+        uses, shifts = entries(self.body, "gpu_use"), entries(self.body, "gpu_shifts")
         lines = []
         for one in self.gpu_stages:
             line = (
-                f"GPU operator {_cell(one, 'id')}, {_cell(one, 'name')} of"
-                f" {_cell(one, 'num_partitions')} partitions: {_cell(one, 'form')};"
-                f" {_cell(one, 'reason')}"
+                f"GPU operator {cell(one, 'id')}, {cell(one, 'name')} of"
+                f" {cell(one, 'num_partitions')} partitions: {cell(one, 'form')};"
+                f" {cell(one, 'reason')}"
             )
-            shifted = [shift for shift in shifts if shift.get("id") == one.get("id")]
-            if shifted:
-                line += f"; {_shifts(shifted)}"
-            own = [use for use in uses if use.get("id") == one.get("id")]
-            lines.append(f"{line}; GPUs {_gpu_use(own)}" if own else line)
+            if own_shifts := of_operator(shifts, one):
+                line += f"; {shifted(own_shifts)}"
+            own = of_operator(uses, one)
+            lines.append(f"{line}; GPUs {gpu_use(own)}" if own else line)
         if uses:
-            lines.append(f"GPUs: {_gpu_use(uses)}")
+            lines.append(f"GPUs: {gpu_use(uses)}")
         return lines
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False)
-        for heading, field, is_time in _COLUMNS:
-            numeric = is_time or field in {"num_tasks", "tasks_per_core"}
+        for heading, name, is_time in DECISION_COLUMNS:
+            numeric = is_time or name in {"num_tasks", "tasks_per_core"}
             table.add_column(
                 heading,
                 justify="right" if numeric else "left",
@@ -166,8 +159,10 @@ class Report:
                 max_width=40,
             )
         for decision in self.decisions:
-            cells = [_stage(decision)]
-            cells += [_cell(decision, field, is_time=is_time) for _, field, is_time in _COLUMNS[1:]]
+            cells = [stage_cell(decision)]
+            cells += [
+                cell(decision, name, is_time=is_time) for _, name, is_time in DECISION_COLUMNS[1:]
+            ]
             table.add_row(*cells)
         return table
 
@@ -190,50 +185,3 @@ def parse_report(text: str) -> Report:
 def off_report(reason: str) -> Report:
     """The report of a session that dagopt was switched off for."""
     return Report(body={"mode": "off", "gate": {"off_reason": reason}})
-
-
-def _stage(decision: Mapping[str, Any]) -> str:
-    """``7`` or, where the stage was tried again, ``7.1``."""
-    attempt = decision.get("attempt")
-    stage = _cell(decision, "stage")
-    return f"{stage}.{attempt}" if attempt else stage
-
-
-def _gpu_use(uses: Sequence[Mapping[str, Any]]) -> str:
-    """``allocated 4.0 s; busy 3.6 s, idle 0.4 s of 4.0 s in stages whose CPU operators ran apart``."""
-    allocated_s, _ = _sums(uses)
-    known = [use for use in uses if use.get("gpu_busy_s") is not None]
-    if not known:
-        return f"allocated {format_s(allocated_s)}"
-    known_s, busy_s = _sums(known)
-    return (
-        f"allocated {format_s(allocated_s)}; busy {format_s(busy_s)}, idle"
-        f" {format_s(max(0.0, known_s - busy_s))} of {format_s(known_s)} in stages whose CPU"
-        " operators ran apart"
-    )
-
-
-def _shifts(shifts: Sequence[Mapping[str, Any]]) -> str:
-    """``12 slices shifted to their CPU-only form, 1 taken back``."""
-    actions = [shift.get("action") for shift in shifts]
-    return (
-        f"{actions.count('shift')} slices shifted to their CPU-only form,"
-        f" {actions.count('take_back')} taken back"
-    )
-
-
-def _sums(uses: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Seconds that GPUs were allocated, and busy."""
-    return (
-        sum(float(use.get("gpu_allocated_s") or 0) for use in uses),
-        sum(float(use.get("gpu_busy_s") or 0) for use in uses),
-    )
-
-
-def _cell(values: Mapping[str, Any], field: str, *, is_time: bool = False) -> str:
-    value = values.get(field)
-    if value is None:
-        return "-"
-    if is_time and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return format_s(value)
-    return str(value)

@@ -6,16 +6,18 @@ already running without dagopt's jar, the jar is handed to the class loader that
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagopt.errors import BridgeError
-from dagopt.spark.bridge import class_loader, jvm_class
+from dagopt.spark.bridge import call, class_loader, jvm_class
 from dagopt.spark.conf import PREFIX, check_driver_files, option_values
 from dagopt.spark.home import SparkHome, pyspark_home
-from dagopt.spark.launch import PLUGIN, find_jar, launch_conf
+from dagopt.spark.launch import PLUGIN, find_jar, launch_conf, why_no_extension
 from dagopt.spark.report import Report, off_report, parse_report
 
 if TYPE_CHECKING:
@@ -28,6 +30,11 @@ BuilderT = TypeVar("BuilderT")
 #: Where a builder keeps the user's own settings and dagopt's, so that configuring it twice is
 #: configuring it once.
 _REMEMBERED = "_dagopt_remembered"
+
+_TIMELINE = PLUGIN.replace("DagoptPlugin", "Timeline")
+
+_MOST_TASKS = 20_000
+"""Tasks of a report's timeline."""
 
 _SINGLETON = PLUGIN.replace("DagoptPlugin", "Dagopt")
 
@@ -89,6 +96,8 @@ def configure(builder: BuilderT, *, cores: int | None = None, **options: Any) ->
 def report(spark: SparkSession) -> Report:
     """What dagopt decided in this session so far, and why; that it is off where it was switched off.
 
+    A notebook shows it as a page with a timeline of the tasks; ``to_html()`` is that page, for a file.
+
     Raises:
         BridgeError: dagopt is not in this session; the message says why, if it is known.
     """
@@ -113,7 +122,21 @@ def report(spark: SparkSession) -> Report:
         raise BridgeError(
             f"dagopt is not active in this session: its JVM side does not answer ({error})"
         ) from error
-    return parse_report(str(text))
+    found = parse_report(str(text))
+    missing = why_no_extension(conf.get("spark.sql.extensions"))
+    body = {**found.body, "no_extension": missing} if missing else found.body
+    return dataclasses.replace(found, body=body, timeline=_timeline(context))
+
+
+def _timeline(context: Any) -> Mapping[str, Any]:
+    """When and where tasks ran; nothing once the session was stopped."""
+    try:
+        told = call(context, _TIMELINE, "json", context._jsc.sc(), _MOST_TASKS)  # noqa: SLF001
+        found: dict[str, Any] = json.loads(str(told))
+    except Exception as error:  # noqa: BLE001  py4j's errors share no base; the report goes without
+        logger.debug("no timeline of the tasks: %s", error)
+        return {}
+    return found
 
 
 def _refusal(held: Mapping[str, Any]) -> str | None:

@@ -66,7 +66,7 @@ def test_a_conversation_ends_well_when_the_driver_closes_its_end(tmp_path: Path)
     )
     assert (ended.exit_code, ended.complaints) == (0, [])
     types = [line["type"] for line in ended.answers]
-    assert types == ["ready", "hold_from", "plan", "launch", "pong"]
+    assert types == ["ready", "hold_from", "plan", "launch", "counts", "pong"]
     assert ended.answers[2]["action"] == "group"
     decisions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert [decision["action"] for decision in decisions] == ["group"]

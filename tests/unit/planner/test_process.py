@@ -13,7 +13,8 @@ from dagopt.controller.application import ApplicationController
 from dagopt.errors import BridgeError
 from dagopt.model.wire import FromJvm, Hello, Ping, Plan, Pong, ReportRequest, TaskSetSubmitted
 from dagopt.model.wire_gpu import Form, GpuStage, SliceDone, TaskSums
-from dagopt.planner.process import answer, decode, report_body, run
+from dagopt.planner.process import answer, decode, run
+from dagopt.planner.report_body import report_body
 from tests.unit.controller import events as ev
 
 HELLO = Hello(app_id="app-1", spark="4.3.0")
@@ -58,7 +59,7 @@ def test_no_lines_are_no_answers() -> None:
 
 def test_a_task_set_is_planned_and_its_groups_launched() -> None:
     out = talk(HELLO, ev.added("1", cores=1), ev.submitted(FOUR))
-    assert [line["type"] for line in out] == ["ready", "hold_from", "plan", "launch"]
+    assert [line["type"] for line in out] == ["ready", "hold_from", "plan", "launch", "counts"]
     assert out[3]["tasks"] == [0]
 
 
@@ -118,7 +119,7 @@ def played() -> ApplicationController:
 
 
 def test_a_report_shows_executors_bandwidths_and_decisions() -> None:
-    body = report_body(played())
+    body = report_body(played(), ReportRequest(id=1), 7.0)
     assert json.loads(json.dumps(body)).keys() == body.keys()
     assert body["executors"] == [{"executor": "1", "host": "h1", "network": "default", "cores": 1}]
     assert body["bandwidths"][0] == {"reader": "default", "source": "default", "bytes_per_s": 100}
@@ -136,7 +137,10 @@ def test_a_report_is_answered_with_its_number() -> None:
     assert out[1]["type"] == "report"
     assert out[1]["id"] == 5
     assert out[1]["body"] == {
+        "time_s": 12.5,
         "decisions": [],
+        "held": [],
+        "groups": [],
         "gpu_stages": [],
         "gpu_shifts": [],
         "gpu_use": [],
@@ -146,6 +150,58 @@ def test_a_report_is_answered_with_its_number() -> None:
         "executors": [],
         "host_records": [],
     }
+
+
+def test_a_report_says_what_is_held_and_how_long_groups_were_delayed() -> None:
+    live = ev.application()
+    live.step(ev.added("1", cores=1), 1.0)
+    live.step(ev.submitted(FOUR), 2.0)
+    body = report_body(live, ReportRequest(id=1), 2.0)
+    (held,) = body["held"]
+    assert (held["stage"], held["num_tasks"], held["num_held"]) == (1, 4, 4)
+    assert body["groups"][0] == {
+        "stage": 1,
+        "attempt": 0,
+        "group": 1,
+        "executor": "1",
+        "host": "h1",
+        "input_host_set": "default",
+        "tasks": [0],
+        "formed_s": 2.0,
+        "launch_s": 2.0,
+    }
+    after = report_body(played(), ReportRequest(id=1), 7.0)
+    assert sum(len(group["tasks"]) for group in after["groups"]) + len(after["held"]) >= 2
+    assert all(group["formed_s"] <= group["launch_s"] for group in after["groups"])
+
+
+def test_a_group_that_is_given_back_is_delayed_no_longer() -> None:
+    live = ev.application()
+    for executor in ("1", "2"):
+        live.step(ev.added(executor, cores=2), 1.0)
+    live.step(ev.submitted([{"sa": 1000}] * 8), 2.0)
+    delayed = [entry for _, entry in live.grouping.groups if entry.launch_s > 3.0]
+    assert delayed
+    live.step(ev.removed("1"), 3.0)
+    assert all(entry.launch_s <= 3.0 for entry in delayed)
+
+
+def test_a_view_is_lines_and_tables_of_text() -> None:
+    asked = ReportRequest(id=1, view=True, mode="on", gate={"task_sets_seen": 5})
+    view = report_body(played(), asked, 7.0)
+    assert view["lines"][0] == "dagopt, mode on: 2 grouping decisions, 0 forms of GPU operators"
+    assert view["lines"][1].startswith("task sets: 5 seen, 4 too small")
+    headings = [table["heading"] for table in view["tables"]]
+    assert headings == ["Held now", "Task groups", "Decisions"]
+    for table in view["tables"]:
+        assert {len(row) for row in table["rows"]} <= {len(table["columns"])}
+        assert all(isinstance(text, str) for row in table["rows"] for text in row)
+    assert json.loads(json.dumps(view)) == json.loads(msgspec.json.encode(view))
+
+
+def test_counts_follow_what_is_decided_and_what_has_ended() -> None:
+    out = talk(HELLO, ev.added("1"), Ping(seq=1), ev.submitted(FOUR), Ping(seq=2))
+    assert [line["decisions"] for line in out if line["type"] == "counts"] == [1]
 
 
 def test_every_decision_is_written_to_the_log_once() -> None:
@@ -172,7 +228,7 @@ GPU_STAGE = GpuStage(
 
 def test_a_gpu_stage_is_answered_by_its_form() -> None:
     out = talk(HELLO, GPU_STAGE)
-    assert [line["type"] for line in out] == ["ready", "form"]
+    assert [line["type"] for line in out] == ["ready", "form", "counts"]
     assert (out[1]["id"], out[1]["slices"], out[1]["ask_again"]) == (3, [4, 12], True)
 
 
@@ -213,7 +269,10 @@ def test_what_gpus_did_is_written_to_the_log() -> None:
         cpu=tasks,
         gpu=tasks,
     )
-    talk(HELLO, GPU_STAGE, slice_done, Ping(seq=1), log=log)
+    out = talk(HELLO, GPU_STAGE, slice_done, Ping(seq=1), log=log)
+    *_, counted = [line for line in out if line["type"] == "counts"]
+    assert (counted["gpu_decisions"], counted["gpu_allocated_s"]) == (1, 4.0)
+    assert (counted["gpu_busy_s"], counted["gpu_idle_s"]) == (3.6, pytest.approx(0.4))
     _, use = [json.loads(line) for line in log.getvalue().splitlines()]
     assert (use["id"], use["slice"], use["name"]) == (3, 0, "MapInPandas")
     assert (use["gpu_allocated_s"], use["gpu_busy_s"]) == (4.0, 3.6)

@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagopt.reporting.figure import MAX_BARS, Bar, Panel, figure_json, merged, slots_of, utilisation
+from dagopt.reporting.figure import (
+    MAX_BARS,
+    Bar,
+    Hold,
+    Panel,
+    figure_json,
+    gpu_utilisation,
+    merged,
+    slots_of,
+    utilisation,
+)
 
 
 def bar(
@@ -82,3 +92,34 @@ def test_panels_stand_under_each_other() -> None:
     assert all(0 <= low < high <= 1 for low, high in domains)
     assert [low for low, _ in domains] == sorted((low for low, _ in domains), reverse=True)
     assert [trace["yaxis"] for trace in figure["data"]] == ["y", "y2", "y2", "y3", "y4", "y4"]
+
+
+def test_groups_are_told_and_their_delays_have_rows_of_their_own() -> None:
+    first = Bar(stage=0, executor="1", start_s=1.0, read_s=1.0, end_s=2.0, group="group 1")
+    second = Bar(stage=0, executor="1", start_s=2.0, read_s=2.0, end_s=3.0, group="group 2")
+    held = Hold(executor="1", start_s=0.5, end_s=2.0, text="group <2>")
+    shown = Panel(
+        heading="run", bars=(first, second), stage_names=("a",), num_cores=1.0, holds=(held,)
+    )
+    tasks, delays, *_ = figure_json([shown])["data"]
+    assert [text.split("<br>")[1] for text in tasks["hovertext"]] == [
+        "1 task of group 1 on executor 1/1",
+        "1 task of group 2 on executor 1/1",
+    ]
+    assert (delays["y"], delays["base"], delays["x"]) == (["1/held"], [0.5], [1.5])
+    assert delays["hovertext"] == ["group &lt;2&gt;"]
+    # Bars of two groups are never drawn as one.
+    assert len(merged(slots_of(shown.bars), 1)) == 2
+
+
+def test_the_share_of_gpus_is_what_tasks_hold_of_them() -> None:
+    half = Bar(stage=0, executor="1", start_s=0.0, read_s=0.0, end_s=10.0, gpus=0.5)
+    late = Bar(stage=1, executor="1", start_s=5.0, read_s=5.0, end_s=10.0, gpus=1.0)
+    shown = Panel(
+        heading="run", bars=(half, late), stage_names=("a", "b"), num_cores=2.0, num_gpus=2.0
+    )
+    times, shares = gpu_utilisation(shown)
+    for time_s, share in zip(times, shares, strict=True):
+        assert share == pytest.approx(0.25 if time_s < 5 else 0.75)
+    assert figure_json([shown])["data"][-1]["name"] == "GPUs held"
+    assert gpu_utilisation(panel(bar(0, 1))) == ([], [])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from dagopt.cli.main import main
 from dagopt.reporting.figure import Bar, Panel
-from dagopt.reporting.page import Page, PageTable, render
+from dagopt.reporting.page import Page, render
+from dagopt.reporting.table import PageTable
 from tests.unit.events.event_lines import small_log
 
 EVIL = "count at </script><script>alert(1)</script> & <b>größer</b> \u2028 {{ 7 * 7 }}"
@@ -20,6 +21,7 @@ class Parts(HTMLParser):
         self.tags: list[str] = []
         self.texts: list[str] = []
         self.sources: list[str] = []
+        self.frames: list[str] = []
         self.scripts: list[str] = []
         self._open = ""
         self.feed(text)
@@ -27,6 +29,7 @@ class Parts(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self._open = tag
+        self.frames += [value or "" for name, value in attrs if name == "srcdoc"]
         self.sources += [value or "" for name, value in attrs if name in {"src", "href"}]
 
     def handle_data(self, data: str) -> None:

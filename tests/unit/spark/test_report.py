@@ -10,7 +10,8 @@ from dagopt.controller.application import ApplicationController
 from dagopt.controller.boundary import BoundaryController
 from dagopt.controller.grouping import GroupingController
 from dagopt.errors import BridgeError
-from dagopt.planner.process import report_body
+from dagopt.model.wire import ReportRequest
+from dagopt.planner.report_body import report_body
 from dagopt.planner.settings import controller_settings
 from dagopt.spark import report
 from dagopt.spark.report import Report, parse_report
@@ -78,7 +79,8 @@ def test_every_field_of_the_planners_report_is_documented() -> None:
     controller = ApplicationController(
         grouping=GroupingController(controller_settings({})), boundary=BoundaryController()
     )
-    for field in (*report_body(controller), "mode", "gate"):
+    body = report_body(controller, ReportRequest(id=1), 0.0)
+    for field in (*body, "mode", "conf", "gate", "no_extension"):
         assert f"\n``{field}``" in (report.__doc__ or ""), field
 
 
@@ -103,6 +105,13 @@ def test_a_stage_name_is_no_html_and_no_markup() -> None:
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert html.count("</pre>") == 1
+
+
+def test_a_session_without_the_extension_says_so() -> None:
+    shown = Report(body={"no_extension": "spark.sql.extensions does not name it"})
+    last = "GPU operators are left to Spark: spark.sql.extensions does not name it"
+    assert str(shown).splitlines()[3] == last
+    assert last in shown.to_html()
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "null"])

@@ -12,6 +12,10 @@ private[dagopt] final class Counters {
   /** Task sets that were given back to Spark because something was late or wrong. */
   val fallbacks = new AtomicLong()
   val messagesDropped = new AtomicLong()
+  /** Tasks that are held, as the watchdog saw it last. */
+  val tasksHeldNow = new AtomicLong()
+  /** What the planner counted, as it told it last. */
+  @volatile var told: Answer.Counts = Answer.Counts(0, 0, 0, 0, 0, 0, 0)
   val pinsExpired = new AtomicLong()
   /** Core-milliseconds in which a core had nothing to run while a task was held. */
   val idleHoldMs = new AtomicLong()
@@ -53,6 +57,7 @@ private[dagopt] final class Counters {
     "task_sets_seen" -> taskSetsSeen.get,
     "task_sets_held" -> taskSetsHeld.get,
     "tasks_held" -> tasksHeld.get,
+    "tasks_held_now" -> tasksHeldNow.get,
     "groups_launched" -> groupsLaunched.get,
     "fallbacks" -> fallbacks.get,
     "pins_expired" -> pinsExpired.get,

@@ -14,13 +14,21 @@ object Dagopt {
   def reportJson(): String =
     try {
       val reports = current
-      if (reports == null) """{"gate":{"off_reason":"the plugin is not loaded"}}""" else reports.json()
+      if (reports == null) off(whyNotLoaded) else reports.json()
     } catch {
-      case t: Throwable =>
-        val failed = Wire.mapper.createObjectNode()
-        failed.putObject("gate").put("off_reason", s"no report: $t")
-        failed.toString
+      case t: Throwable => off(s"no report: $t")
     }
+
+  private def whyNotLoaded: String = {
+    val refusal = BuildInfo.refusal()
+    if (refusal == null) "the plugin is not loaded in this application, see the start of the driver's log" else refusal
+  }
+
+  private def off(reason: String): String = {
+    val body = Wire.mapper.createObjectNode()
+    body.putObject("gate").put("off_reason", reason)
+    body.toString
+  }
 }
 
 /** Asks the planner for its report. Any thread. */
@@ -28,8 +36,8 @@ private[dagopt] final class Reports(counters: Counters, switch: Switch) {
   private val asked = new ConcurrentHashMap[Long, CompletableFuture[JsonNode]]()
   private val ids = new AtomicLong()
   @volatile var planner: PlannerProcess = _
-  /** `spark.dagopt.mode`, once it is known. */
-  @volatile var mode: String = _
+  /** Once it is known. */
+  @volatile var conf: DagoptConf = _
 
   def arrived(id: Long, body: JsonNode): Unit = {
     val waiting = asked.remove(id)
@@ -37,25 +45,37 @@ private[dagopt] final class Reports(counters: Counters, switch: Switch) {
   }
 
   def json(): String = {
-    val body = fromPlanner() match {
+    val body = fromPlanner(view = false) match {
       case o: ObjectNode => o
       case _ => Wire.mapper.createObjectNode()
     }
-    if (mode != null) body.put("mode", mode)
+    if (conf != null) {
+      body.put("mode", conf.mode)
+      val keys = body.putObject("conf")
+      conf.keys.toSeq.sorted.foreach { case (key, value) => keys.put(key, value) }
+    }
     val gate = body.putObject("gate")
-    counters.toSeq.foreach { case (name, value) => gate.put(name, value) }
+    counted.foreach { case (name, value) => gate.put(name, value) }
     gate.put("off_reason", switch.reason)
     body.toString
   }
 
-  private def fromPlanner(): JsonNode = {
+  /** What the tab shows, or null where the planner does not say it. */
+  def view(): JsonNode = fromPlanner(view = true)
+
+  def whyNoView: String =
+    if (switch.isOff) s"dagopt is off: ${switch.reason}" else "The planner did not answer; load the page again."
+
+  def counted: Seq[(String, Long)] = counters.toSeq
+
+  private def fromPlanner(view: Boolean): JsonNode = {
     val to = planner
     if (to == null || switch.isOff) null
     else {
       val id = ids.incrementAndGet()
       val answer = new CompletableFuture[JsonNode]()
       asked.put(id, answer)
-      try if (to.send(Messages.report(id))) answer.get(Reports.WaitS, TimeUnit.SECONDS) else null
+      try if (to.send(Messages.report(id, view, conf.mode, counted))) answer.get(Reports.WaitS, TimeUnit.SECONDS) else null
       catch { case _: TimeoutException => null }
       finally asked.remove(id)
     }

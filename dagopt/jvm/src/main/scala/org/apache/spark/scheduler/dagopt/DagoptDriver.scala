@@ -38,7 +38,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       switch.isStopping = () => sc.isStopped
       Dagopt.current = reports
       conf = DagoptConf.parse(sc.conf)
-      reports.mode = conf.mode
+      reports.conf = conf
       if (conf.mode == "off") switch.silence("spark.dagopt.mode is off")
       else {
         // Also where neither grouping nor boundaries are on: a hint may ask for these, a function for a profile.
@@ -68,6 +68,8 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
         case scheduler: TaskSchedulerImpl => openGate(scheduler, appId)
         case other => switch.turnOff(s"the task scheduler is a ${other.getClass.getName}, not Spark's own")
       }
+      DagoptTab.attach(sc, reports)
+      DagoptMetrics.register(sc, counters, switch)
     }
 
   private def openGate(scheduler: TaskSchedulerImpl, appId: String): Unit = {
@@ -101,6 +103,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
   private def heard(answer: Answer): Unit = answer match {
     case Answer.Report(id, body) => reports.arrived(id, body)
     case Answer.Pong(_) =>
+    case told: Answer.Counts => counters.told = told
     case answer: ForStage => gpuStages.arrived(answer)
     case other => early.synchronized { if (opens) gate.answer(other) else early.add(other) }
   }

@@ -190,7 +190,7 @@ private[dagopt] final class Gate(
     case Answer.Launch(key, group, tasks, executor, delayMs) =>
       heldSet(key).foreach(launchLater(_, group, tasks, executor, delayMs))
     case Answer.Release(key, _) => heldSet(key).foreach(giveBack(_, null))
-    case Answer.Pong(_) | Answer.Report(_, _) | _: Answer.Form =>
+    case _: Answer.Pong | _: Answer.Report | _: Answer.Counts | _: ForStage =>
   }
 
   /** None if the set ended while the answer was on its way. */

@@ -210,7 +210,16 @@ private[dagopt] object Messages {
     json.writeEndObject()
   }
 
-  def report(id: Long): Array[Byte] = Wire.line("report")(_.writeNumberField("id", id))
+  /** @param view whether it is for the tab of the user interface */
+  def report(id: Long, view: Boolean, mode: String, gate: Seq[(String, Long)]): Array[Byte] = Wire.line("report") { json =>
+    json.writeNumberField("id", id)
+    json.writeBooleanField("view", view)
+    json.writeStringField("mode", mode)
+    json.writeObjectFieldStart("gate")
+    gate.foreach { case (name, value) => json.writeNumberField(name, value) }
+    json.writeEndObject()
+  }
+
   def ping(seq: Long): Array[Byte] = Wire.line("ping")(_.writeNumberField("seq", seq))
 }
 

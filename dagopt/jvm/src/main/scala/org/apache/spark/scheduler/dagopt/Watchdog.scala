@@ -26,6 +26,7 @@ private[dagopt] final class Watchdog(gate: Gate) {
     val paused = nowNs - lastTickNs > TimeUnit.MILLISECONDS.toNanos(Watchdog.PeriodMs) + timeoutNs / 2
     val sinceLastMs = TimeUnit.NANOSECONDS.toMillis(nowNs - lastTickNs)
     lastTickNs = nowNs
+    counters.tasksHeldNow.set(gate.all.filter(_.isHeld).map(_.held.cardinality.toLong).sum)
     if (gate.isFollowed) {
       gate.all.foreach(check(_, nowNs, paused))
       val held = gate.all.filter(_.isHeld).toSeq

@@ -26,6 +26,11 @@ private[dagopt] object Answer {
       extends Answer
   final case class Release(key: SetKey, reason: String) extends Answer
   final case class Report(id: Long, body: JsonNode) extends Answer
+  /** What there was so far, for Spark's metrics system. */
+  final case class Counts(
+      decisions: Long, gpuDecisions: Long, gpuShifts: Long, idleHoldS: Double,
+      gpuAllocatedS: Double, gpuBusyS: Double, gpuIdleS: Double)
+      extends Answer
   /**
    * @param slices partitions of each slice, in their order
    * @param body in answer to a preview, what there is to show; else null
@@ -135,6 +140,8 @@ private[dagopt] object Wire {
           math.ceil(delayMs).toLong)
       case "release" => Answer.Release(fields.key, fields.textOr("reason", ""))
       case "report" => Answer.Report(fields.whole("id"), fields.body)
+      case "counts" => Answer.Counts(fields.whole("decisions"), fields.whole("gpu_decisions"), fields.whole("gpu_shifts"),
+        fields.number("idle_hold_s"), fields.number("gpu_allocated_s"), fields.number("gpu_busy_s"), fields.number("gpu_idle_s"))
       case "form" => Answer.Form(fields.whole("id"), fields.ints("slices"), fields.flag("boundary_before"),
         fields.flag("boundary_after"), fields.flag("ask_again"), fields.intOr("measure_tasks", 0),
         fields.flagOr("stepwise", default = false), fields.intOr("max_cpu_tasks", 0), fields.body)
