@@ -115,6 +115,57 @@ def decommission(spark: SparkSession, executor: str) -> None:
         time.sleep(0.2)
 
 
+def run_push(spark: SparkSession, scratch: Path) -> None:
+    """Map tasks push their blocks to a shuffle service, and reducers read what it merged of them.
+
+    Only on YARN does Spark look for services to push to, so the shuffle is told of one here. It goes by
+    another name than the executors' host, so that what it merged is read over the network.
+    """
+    del scratch
+    jvm: Any = spark.sparkContext._jvm
+    port = int(spark.conf.get("spark.shuffle.service.port") or 0)
+    no_rack = jvm.scala.Option.empty()
+    manager = jvm.org.apache.spark.storage.BlockManagerId
+    merger = manager.apply("shuffle-push-merger", "127.0.0.1", port, no_rack)
+    rows = spark.range(0, 40_000, 1, 6).repartition(4, "id")._jdf.queryExecution().toRdd()
+    shuffle_of(rows).setMergerLocs(jvm.PythonUtils.toSeq([merger]))
+    assert rows.count() == 40_000
+
+
+def shuffle_of(rdd: Any) -> Any:
+    """The first shuffle on the way up from an RDD of the JVM."""
+    dependency = rdd.dependencies().apply(0)
+    if dependency.getClass().getSimpleName() == "ShuffleDependency":
+        return dependency
+    return shuffle_of(dependency.rdd())
+
+
+def start_merging_service() -> tuple[Any, dict[str, str]]:
+    """A shuffle service that merges blocks, in this JVM, and the properties of an application that uses it.
+
+    The service of Spark's workers does not merge, that of YARN does. The switch is for YARN too, or for
+    Spark's own tests.
+    """
+    gateway: Any = pyspark.SparkContext._gateway  # its JVM outlives the session
+    network = gateway.jvm.org.apache.spark.network
+    nothing = network.util.MapConfigProvider(gateway.jvm.java.util.HashMap())
+    conf = network.util.TransportConf("shuffle", nothing)
+    merging = network.shuffle.RemoteBlockPushResolver(conf, None)
+    handler = network.shuffle.ExternalBlockHandler(conf, None, merging)
+    context = network.TransportContext(conf, handler)
+    server = context.createServer(0, gateway.jvm.java.util.ArrayList())
+    return server, {
+        "spark.shuffle.service.enabled": "true",
+        "spark.shuffle.service.port": str(server.getPort()),
+        "spark.shuffle.push.enabled": "true",
+        "spark.testing": "true",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.shuffle.push.minShuffleSizeToWait": "0",
+        "spark.shuffle.push.finalize.timeout": "3s",
+        "spark.sql.adaptive.enabled": "false",
+    }
+
+
 def run_gpu(spark: SparkSession, scratch: Path) -> None:
     """Decode and infer, as Spark fuses them: 16 tasks of 0.4 s and 0.1 s, one GPU at a time."""
     del scratch
@@ -211,7 +262,10 @@ def main() -> None:
     jobs = record(run_jobs, "local-cluster[2,1,512]")
     two_cpus = record(run_two_cpus, "local[2]", **{"spark.task.cpus": "2"})
     gone = record(run_decommission, "local-cluster[3,1,512]", **DECOMMISSION)
-    logs = [("jobs", jobs), ("two_cpus", two_cpus), ("decommission", gone)]
+    service, properties = start_merging_service()
+    pushed = record(run_push, "local-cluster[2,1,512]", **properties)
+    service.close()
+    logs = [("jobs", jobs), ("two_cpus", two_cpus), ("decommission", gone), ("push", pushed)]
     if LINE >= "4.0":  # operators take a profile
         with tempfile.TemporaryDirectory() as folder:
             gpus = fake_gpus(Path(folder), 1)

@@ -196,9 +196,25 @@ def test_a_decommissioned_executor_is_gone_and_what_it_wrote_is_read_elsewhere()
     assert (read.tasks.read_bytes > 0).all()
 
 
+def test_merged_blocks_count_in_what_was_read() -> None:
+    """Six map outputs are six blocks of a reducer, which fetched them as a merged one."""
+    path = LOGS / "spark-4.3-push.gz"
+    ends = [event for event in events_of(path) if event["Event"] == "SparkListenerTaskEnd"]
+    reads = [event["Task Metrics"]["Shuffle Read Metrics"] for event in ends]
+    merged = [read["Push Based Shuffle"] for read in reads]
+    merged_bytes = sum(each["Merged Remote Bytes Read"] for each in merged)
+    assert merged_bytes > 0
+    assert sum(each["Merged Fetch Fallback Count"] for each in merged) == 0
+    written, read = trace_of(path).stages
+    assert float(read.tasks.remote_read_bytes.sum()) == merged_bytes
+    assert read.parent_stage_ids == (written.stage_id,)
+    assert read.tasks.fetch_wait_s.sum() > 0
+    assert advise(path).gain is not None
+
+
 def test_profiles_are_learned_from_both_lines(tmp_path: Path) -> None:
     summary = learn(LOGS, tmp_path / "profile.parquet")
-    assert (summary.num_logs, summary.num_logs_read) == (14, 14)
+    assert (summary.num_logs, summary.num_logs_read) == (15, 15)
     assert summary.num_unknown_stages == 3  # those that failed to fetch
     profiles = read_profile(tmp_path / "profile.parquet")
     scanned = profiles.find(
