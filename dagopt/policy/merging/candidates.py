@@ -23,6 +23,9 @@ class CandidateRules:
     max_spread_fraction: float = 0.05
     """Largest difference of the footprints of these iterations, as a share of the largest."""
 
+    min_spread_bytes: int = 2**16
+    """A smaller difference is what an interpreter allocates now and then."""
+
     max_utilisation_fraction: float = 1.0
     """Above this its accelerator has no time for others, 0 to 1. The default lets all in: a CPU
     slot is always busy, and stacking saves calls there."""
@@ -50,7 +53,8 @@ def not_yet(
         return f"{len(last)} of {rules.min_iterations} iterations measured"
     peaks = peaks_bytes[-rules.min_iterations :]
     spread_bytes = max(peaks, default=0) - min(peaks, default=0)
-    if spread_bytes > rules.max_spread_fraction * max(peaks, default=0):
+    allowed_bytes = rules.max_spread_fraction * max(peaks, default=0)
+    if spread_bytes > max(allowed_bytes, rules.min_spread_bytes):
         return f"its footprint still moves by {spread_bytes / max(peaks):.0%}"
     busy = sum(each.utilisation_fraction for each in last) / len(last)
     if busy > rules.max_utilisation_fraction:

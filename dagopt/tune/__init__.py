@@ -1,0 +1,1 @@
+"""Sweeps of hyper-parameters on Spark, with trials merged so that they share accelerators."""
