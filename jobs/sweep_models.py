@@ -121,6 +121,5 @@ def descend(state: dict[str, Any], gradients: Mapping[str, Any], params: Mapping
     for name, gradient in gradients.items():
         velocity = state["v" + name]
         velocity *= momentum
-        gradient *= params["lr"]
-        velocity += gradient
+        velocity += gradient * params["lr"]
         state[name] -= velocity

@@ -39,7 +39,11 @@ def num_slots(context: Any, profile: Any) -> int:
     """Tasks that run at once: CPU slots, or with a profile its accelerators."""
     if profile is None:
         return max(1, int(context.defaultParallelism))
-    held = sum(int(request.amount) for request in profile.taskResources.values() if request.resourceName == "gpu")
+    held = sum(
+        int(request.amount)
+        for request in profile.taskResources.values()
+        if request.resourceName == "gpu"
+    )
     summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
     found = 0
     for index in range(summaries.size()):
@@ -74,7 +78,7 @@ def dumps(value: Any) -> bytes:
     """A pickle that holds classes and functions of scripts and notebooks by value."""
     from pyspark import cloudpickle  # noqa: PLC0415  importing dagopt must not need pyspark
 
-    return bytes(cloudpickle.dumps(value))
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
 
 
 def task_attempt() -> str:
@@ -90,9 +94,7 @@ def is_frame(data: Any) -> bool:
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
 
 
-def each_partition(
-    frame: Any, write: Callable[[int, Iterable[Any]], int]
-) -> list[tuple[int, int]]:
+def each_partition(frame: Any, write: Callable[[int, Iterable[Any]], int]) -> list[tuple[int, int]]:
     """Hand each partition's Arrow batches to a function, in tasks.
 
     Args:
@@ -107,7 +109,9 @@ def each_partition(
         import pyarrow as pa  # noqa: PLC0415  runs in a task
         from pyspark import TaskContext  # noqa: PLC0415
 
-        number = TaskContext.get().partitionId()
+        context = TaskContext.get()
+        assert context is not None  # runs in a task  # noqa: S101
+        number = context.partitionId()
         rows = write(number, batches)
         yield pa.RecordBatch.from_pydict({"partition": [number], "num_rows": [rows]})
 

@@ -11,8 +11,29 @@
 Needs the extra ``tune``, and dagopt in the Python of the executors too.
 """
 
-from dagopt.tune.result import SweepResult, TrialResult
-from dagopt.tune.trainable import Trainable
-from dagopt.tune.tuner import Tuner
+from __future__ import annotations
 
-__all__ = ["SweepResult", "TrialResult", "Trainable", "Tuner"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagopt.tune.records import TrialResult
+    from dagopt.tune.result import SweepResult
+    from dagopt.tune.trainable import Trainable
+    from dagopt.tune.tuner import Tuner
+
+__all__ = ["SweepResult", "Trainable", "TrialResult", "Tuner"]
+
+_MODULES = {
+    "SweepResult": "result",
+    "Trainable": "trainable",
+    "TrialResult": "records",
+    "Tuner": "tuner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: tasks need the engine alone."""
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"dagopt.tune.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

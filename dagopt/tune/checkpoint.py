@@ -40,7 +40,9 @@ class Store:
                 self._fs, self._root = fs.LocalFileSystem(), str(Path(path).resolve())
             self._fs.create_dir(f"{self._root}/{_STATES}", recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise InputError(f"checkpoint is '{path}', which pyarrow cannot open: {error}") from error
+            raise InputError(
+                f"checkpoint is '{path}', which pyarrow cannot open: {error}"
+            ) from error
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file as a whole."""

@@ -12,6 +12,7 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dagopt.tune.data import Feed, batch_bytes, batch_rows
@@ -53,7 +54,7 @@ def run_group(
     while True:  # ends: each round takes away one stack
         try:
             return _Run(work, trainable, data, load(), xp, metric, broken).run()
-        except BrokenStackError as error:
+        except BrokenStackError as error:  # noqa: PERF203  rare, and a round is a phase
             broken[error.stack_type] = str(error)
 
 
@@ -147,7 +148,9 @@ class _Run:
                 search = WidthSearch(
                     len(alive), self._work.width.get(kind, 0), self._work.num_iterations
                 )
-                parts.append(_StackPart(alive, kind, search, self._trainable, self._xp, self._metric))
+                parts.append(
+                    _StackPart(alive, kind, search, self._trainable, self._xp, self._metric)
+                )
         return parts
 
     def _shared(self, parts: Sequence[_Single | _StackPart]) -> None:
@@ -301,9 +304,7 @@ class _StackPart:
     def _step(self, batch: Any) -> float:
         began_s = time.perf_counter()
         self._losses.append(
-            self._guarded(
-                lambda: self._stack.step(self._trainable, batch, self._metric, self._xp)
-            )
+            self._guarded(lambda: self._stack.step(self._trainable, batch, self._metric, self._xp))
         )
         self._times_s.append(time.perf_counter() - began_s)
         return self._times_s[-1]
@@ -313,18 +314,16 @@ class _StackPart:
         alone = [copy.deepcopy(single.state) for single in self._singles]
         losses = []
         for single, state in zip(self._singles, alone, strict=True):
-            metrics = self._guarded(
-                lambda state=state, single=single: self._trainable.step(
-                    state, batch, single.work.params, self._xp
-                )
-            )
+            step = partial(self._trainable.step, state, batch, single.work.params, self._xp)
+            metrics = self._guarded(step)
             losses.append(metric_of(metrics, self._metric))
         self._step(batch)
         stacked = to_host(self._losses[-1], self._xp).tolist()
         states = [(state, self._stack.state(index)) for index, state in enumerate(alone)]
         if not same_results(losses, stacked, states, self._xp):
             raise BrokenStackError(
-                self._kind, f"its stacked step gave losses {stacked[:3]}, alone they are {losses[:3]}"
+                self._kind,
+                f"its stacked step gave losses {stacked[:3]}, alone they are {losses[:3]}",
             )
         self._unchecked = []
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import dagopt
 from dagopt.reporting.figure import Bar, Panel
 from dagopt.reporting.page import Page, PageTable, render
+from dagopt.tune.records import PhaseRecord, TrialResult
 from dagopt.units import format_bytes, format_s
 
-if TYPE_CHECKING:
-    from dagopt.tune.result import SweepResult
 
-
-def sweep_page(result: SweepResult) -> str:
+def sweep_page(summary: str, phases: Sequence[PhaseRecord], results: Sequence[TrialResult]) -> str:
     """The page as HTML."""
-    modes = sorted({one.mode for one in result.phases})
-    began_s = min((one.start_s for one in result.phases), default=0.0)
+    modes = sorted({one.mode for one in phases})
+    began_s = min((one.start_s for one in phases), default=0.0)
     bars = tuple(
         Bar(
             stage=modes.index(one.mode),
@@ -25,7 +23,7 @@ def sweep_page(result: SweepResult) -> str:
             read_s=one.start_s - began_s,
             end_s=one.start_s - began_s + one.elapsed_s,
         )
-        for one in result.phases
+        for one in phases
     )
     groups = tuple(
         (
@@ -38,7 +36,7 @@ def sweep_page(result: SweepResult) -> str:
             format_bytes(one.peak_bytes),
             one.reason,
         )
-        for one in result.phases
+        for one in phases
     )
     trials = tuple(
         (
@@ -50,13 +48,13 @@ def sweep_page(result: SweepResult) -> str:
             ", ".join(f"{name}={value}" for name, value in sorted(one.params.items())),
             one.error.strip().rpartition("\n")[2],
         )
-        for one in result.trials
+        for one in results
     )
     columns = ("phase", "mode", "trials", "predicted", "took", "predicted memory", "peak", "why")
     return render(
         Page(
             title="dagopt: sweep",
-            verdict=result.summary(),
+            verdict=summary,
             lines=(),
             panels=(
                 Panel(heading="groups by mode", bars=bars, stage_names=tuple(modes), num_cores=1.0),

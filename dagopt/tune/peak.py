@@ -14,11 +14,13 @@ class PeakMeter:
     """
 
     def __init__(self, xp: Any) -> None:
-        self._pool = xp.get_default_memory_pool() if hasattr(xp, "get_default_memory_pool") else None
+        self._pool = (
+            xp.get_default_memory_pool() if hasattr(xp, "get_default_memory_pool") else None
+        )
         self._before_bytes = 0
         self.peak_bytes = 0
 
-    def __enter__(self) -> PeakMeter:
+    def __enter__(self) -> PeakMeter:  # noqa: PYI034  typing has Self from Python 3.11 on
         if self._pool is not None:
             self._pool.free_all_blocks()
             self._before_bytes = self._pool.total_bytes()

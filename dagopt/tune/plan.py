@@ -79,7 +79,7 @@ def prepare_data(data: Any, store: Store, batch_size: int) -> Any:
     return FrameData(path=path, partitions=partitions, batch_size=batch_size)
 
 
-def try_one(trainable: Any, data: Any, params: dict[str, Any], metric: str) -> int:
+def try_one(trainable: Any, data: Any, params: dict[str, Any]) -> int:
     """Make the state of one trial in this process, and read a batch.
 
     Returns:

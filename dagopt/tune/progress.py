@@ -22,14 +22,14 @@ class Display:
     """Trials, groups, best so far, merged share and predicted end; shown while it is entered.
 
     Args:
-        wanted: whether to show it on the terminal; None: if stderr is one.
         records: of the sweep.
         num_trials: of the sweep.
         max_iterations: of a trial.
+        wanted: whether to show it on the terminal; None: if stderr is one.
     """
 
     def __init__(
-        self, wanted: bool | None, records: Records, num_trials: int, max_iterations: int
+        self, records: Records, num_trials: int, max_iterations: int, *, wanted: bool | None
     ) -> None:
         self._records = records
         self._num_trials = num_trials
@@ -39,7 +39,7 @@ class Display:
         shown = sys.stderr.isatty() if wanted is None else wanted
         self._live = Live(console=Console(stderr=True), auto_refresh=False) if shown else None
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Display:  # noqa: PYI034  typing has Self from Python 3.11 on
         self._began_s = time.monotonic()
         if self._live is not None:
             self._live.start()
@@ -70,7 +70,10 @@ class Display:
         lines = [
             ("trials", f"{told or 'none'} of {self._num_trials}"),
             ("groups", _groups_told(self._groups)),
-            ("lowest loss", "none yet" if best is None else f"{best.loss:.6g}, trial {best.number}"),
+            (
+                "lowest loss",
+                "none yet" if best is None else f"{best.loss:.6g}, trial {best.number}",
+            ),
             ("merged", f"{merged / done:.0%} of {done} iterations" if done else "nothing yet"),
         ]
         left_s = self._left_s(done)
@@ -103,7 +106,9 @@ def html_table(lines: Sequence[tuple[Any, ...]], header: Sequence[str] = ()) -> 
     """A table with everything in it escaped."""
 
     def row(cells: Sequence[Any], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(str(one))}</{tag}>" for one in cells) + "</tr>"
+        return (
+            "<tr>" + "".join(f"<{tag}>{html.escape(str(one))}</{tag}>" for one in cells) + "</tr>"
+        )
 
     head = row(header, "th") if header else ""
     return f"<table>{head}{''.join(row(line, 'td') for line in lines)}</table>"

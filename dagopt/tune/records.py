@@ -98,6 +98,27 @@ class TrialRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """One trial."""
+
+    number: int
+    params: dict[str, Any]
+    status: str
+    """``complete``, ``pruned`` or ``failed``."""
+    losses: tuple[float, ...]
+    """One an iteration; of a failed trial the last one may be not a number."""
+    error: str
+    """Traceback of what its code raised, or what was wrong with its loss."""
+    num_merged: int
+    """Iterations that it ran in a group of several."""
+
+    @property
+    def loss(self) -> float | None:
+        """Of its last iteration; None where it has none."""
+        return self.losses[-1] if self.losses else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
     """One group in one phase, for the timeline."""
 
@@ -204,7 +225,8 @@ class Records:
         """A trial as grouping sees it."""
         assert record.footprint is not None  # it was watched  # noqa: S101
         why_not = not_yet(
-            record.metrics(self._rules.min_iterations), record.peaks_bytes, self._rules)
+            record.metrics(self._rules.min_iterations), record.peaks_bytes, self._rules
+        )
         return Candidate(
             trial=record.number,
             dataset=record.dataset,
@@ -214,9 +236,7 @@ class Records:
             step_s=record.step_s,
             read_s=self.read_s.get(record.dataset, 0.0),
             num_iterations=num_iterations,
-            stackable=(
-                self._stackable and record.has_arrays and not self.not_stackable
-            ),
+            stackable=(self._stackable and record.has_arrays and not self.not_stackable),
             stacked_step_s=record.stacked_step_s,
             mergeable=not why_not,
             reason=why_not,

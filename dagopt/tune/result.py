@@ -11,30 +11,10 @@ from dagopt.errors import InputError
 from dagopt.model.trial import IterationMetrics
 from dagopt.tune.checkpoint import Store
 from dagopt.tune.progress import html_table
-from dagopt.tune.records import PhaseRecord, Records, TrialRecord
+from dagopt.tune.page import sweep_page
+from dagopt.tune.records import PhaseRecord, Records, TrialRecord, TrialResult
 from dagopt.tune.search import Search
 from dagopt.units import format_bytes, format_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialResult:
-    """One trial."""
-
-    number: int
-    params: dict[str, Any]
-    status: str
-    """``complete``, ``pruned`` or ``failed``."""
-    losses: tuple[float, ...]
-    """One an iteration; of a failed trial the last one may be not a number."""
-    error: str
-    """Traceback of what its code raised, or what was wrong with its loss."""
-    num_merged: int
-    """Iterations that it ran in a group of several."""
-
-    @property
-    def loss(self) -> float | None:
-        """Of its last iteration; None where it has none."""
-        return self.losses[-1] if self.losses else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +39,7 @@ class SweepResult:
         trials = [_result(one) for _, one in sorted(records.trials.items())]
         sign = 1 if search.minimizes else -1
         complete = [one for one in trials if one.status == "complete"]
-        best = min(
-            complete, key=lambda one: (sign * one.losses[-1], one.number), default=None
-        )
+        best = min(complete, key=lambda one: (sign * one.losses[-1], one.number), default=None)
         state = None
         if best is not None:
             file = records.trials[best.number].file
@@ -119,12 +97,10 @@ class SweepResult:
         Raises:
             InputError: the file exists, and ``force`` is not given.
         """
-        from dagopt.tune.page import sweep_page  # noqa: PLC0415  plotly takes long to import
-
         target = Path(path)
         if target.exists() and not force:
             raise InputError(f"{target} exists; force=True overwrites")
-        target.write_text(sweep_page(self), encoding="utf-8")
+        target.write_text(sweep_page(self.summary(), self.phases, self.trials), encoding="utf-8")
         return target
 
     def _repr_html_(self) -> str:

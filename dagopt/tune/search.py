@@ -17,8 +17,7 @@ class Search:
 
     Args:
         study_or_space: a study, or a space, for which a study in memory is made.
-        space: the space, where a study is given; without one its trials have only fixed parameters,
-            those of ``study.enqueue_trial``.
+        space: the space, where a study is given.
 
     Raises:
         InputError: optuna is not installed, or the space is empty or none.
@@ -30,16 +29,11 @@ class Search:
         except ImportError as error:
             raise InputError("dagopt.tune needs optuna: pip install 'dagopt[tune]'") from error
         self._optuna = optuna
-        if isinstance(study_or_space, optuna.Study):
-            self.study = study_or_space
-            if space is None:
-                raise InputError("space is missing: expected space=... beside a study")
-        else:
-            space = study_or_space
-            self.study = None
-        self._space = _checked(space, optuna)
-        if self.study is None:
-            self.study = optuna.create_study()
+        given = study_or_space if isinstance(study_or_space, optuna.Study) else None
+        if given is not None and space is None:
+            raise InputError("space is missing: expected space=... beside a study")
+        self._space = _checked(study_or_space if given is None else space, optuna)
+        self.study = given or optuna.create_study()
         if len(self.study.directions) != 1:
             raise InputError("study has several objectives, expected one")
         self._trials: dict[int, Any] = {}

@@ -102,7 +102,7 @@ class Tuner:
             "phase_iterations": 1 if phase_iterations is None else phase_iterations,
         }
         for name, value in whole.items():
-            if not isinstance(value, int) or value < 1:
+            if value < 1 or value != int(value):
                 raise InputError(f"{name} is {value!r}, must be a whole number >= 1")
         check_trainable(trainable, metric)
         if not callable(data) and not is_frame(data):
@@ -126,7 +126,7 @@ class Tuner:
         self._seed = seed
         self._callback = callback
         self._records = Records(trainable, rules or CandidateRules())
-        self._display = Display(progress, self._records, num_trials, max_iterations)
+        self._display = Display(self._records, num_trials, max_iterations, wanted=progress)
         self._settings = {
             "num_trials": num_trials,
             "max_iterations": max_iterations,
@@ -182,7 +182,7 @@ class Tuner:
         )
         asked = self._ask(data)
         if asked:
-            need_bytes = try_one(self._trainable, data, asked[0][1], self._metric)
+            need_bytes = try_one(self._trainable, data, asked[0][1])
             if need_bytes > capacity.usable_bytes:
                 self._give_up(asked)
                 raise InfeasibleError(

@@ -64,7 +64,9 @@ def first_fit(
     share_s = sum(one.run_s for one in ordered) / num_runs
     before_s = 0.0
     for place, one in enumerate(ordered):
-        middle = (before_s + one.run_s / 2) / share_s if share_s else place * num_runs / len(ordered)
+        middle = (
+            (before_s + one.run_s / 2) / share_s if share_s else place * num_runs / len(ordered)
+        )
         before_s += one.run_s
         first = min(int(middle), num_runs - 1)
         turn = [*range(first, len(groups)), *range(first)]

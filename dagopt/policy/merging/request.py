@@ -68,9 +68,7 @@ def answer(
     left_out: list[int] = []
     kept = request
     while len(kept.trials) > 1 and kept.memory_bytes > usable:
-        largest = max(
-            kept.trials, key=lambda trial: (by_trial[trial].footprint.own_bytes, -trial)
-        )
+        largest = max(kept.trials, key=lambda trial: (by_trial[trial].footprint.own_bytes, -trial))
         left_out.append(largest)
         rest = [by_trial[trial] for trial in kept.trials if trial != largest]
         kept = merge_request(rest, request.mode, request.boundary)
