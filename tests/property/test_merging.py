@@ -55,7 +55,9 @@ def test_every_trial_is_in_one_group_and_merged_ones_fit(
 ) -> None:
     found = regroup(trials, capacity, boundary=7)
     by_trial = {one.trial: one for one in trials}
-    assert Counter(trial for group in found.groups for trial in group.trials) == Counter(list(by_trial))
+    assert Counter(trial for group in found.groups for trial in group.trials) == Counter(
+        list(by_trial)
+    )
     for group in found.groups:
         members = [by_trial[trial] for trial in group.trials]
         request = group.request
