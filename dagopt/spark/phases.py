@@ -113,7 +113,9 @@ def each_partition(frame: Any, write: Callable[[int, Iterable[Any]], int]) -> li
         assert context is not None  # runs in a task  # noqa: S101
         number = context.partitionId()
         rows = write(number, batches)
-        yield pa.RecordBatch.from_pydict({"partition": [number], "num_rows": [rows]})
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int32()), pa.array([rows], pa.int64())], ["partition", "num_rows"]
+        )
 
     found = frame.mapInArrow(run, "partition int, num_rows long").collect()
     return sorted((int(row["partition"]), int(row["num_rows"])) for row in found)

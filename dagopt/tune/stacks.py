@@ -129,4 +129,5 @@ def metric_of(metrics: Mapping[str, Any], name: str) -> float:
     """
     if name not in metrics:
         raise KeyError(f"step returned no {name!r}, only {sorted(metrics)}")
-    return float(metrics[name])
+    value = metrics[name]
+    return float(value.item() if hasattr(value, "item") else value)
