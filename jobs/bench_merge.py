@@ -84,14 +84,14 @@ def main(
                         failures.append(str(error))
                         saved = out / f"merge-{mode}.log"
                         saved.write_bytes((folder / f"{mode}.log").read_bytes())
-        error = worst_error(folder, cases)
+        largest = worst_error(folder, cases)
     written = json.dumps([row.row() for row in rows], indent=1)
     (out / "merge.json").write_text(f"{written}\n", encoding="utf-8")
     groups = [{"case": row.case, **group} for row in rows for group in row.groups]
     (out / "merge-groups.json").write_text(json.dumps(groups, indent=1), encoding="utf-8")
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(measurement_table(rows))
-    console.print(verdict_table(verdicts(rows, error)))
+    console.print(verdict_table(verdicts(rows, largest)))
     console.print(f"Wrote {out / 'merge.json'}")
     for failure in failures:
         console.print(f"[red]failed:[/] {failure}")

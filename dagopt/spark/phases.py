@@ -114,7 +114,8 @@ def each_partition(frame: Any, write: Callable[[int, Iterable[Any]], int]) -> li
         number = context.partitionId()
         rows = write(number, batches)
         yield pa.RecordBatch.from_arrays(
-            [pa.array([number], pa.int32()), pa.array([rows], pa.int64())], ["partition", "num_rows"]
+            [pa.array([number], pa.int32()), pa.array([rows], pa.int64())],
+            ["partition", "num_rows"],
         )
 
     found = frame.mapInArrow(run, "partition int, num_rows long").collect()

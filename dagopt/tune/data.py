@@ -19,7 +19,11 @@ from dagopt.tune.trainable import Params, is_array
 def dataset_name(data: Any, params: Params) -> str:
     """Name of what a trial reads."""
     named = getattr(data, "dataset", None)
-    return str(named(params)) if callable(named) else str(getattr(data, "__name__", type(data).__name__))
+    return (
+        str(named(params))
+        if callable(named)
+        else str(getattr(data, "__name__", type(data).__name__))
+    )
 
 
 class Feed:

@@ -10,8 +10,8 @@ from typing import Any
 from dagopt.errors import InputError
 from dagopt.model.trial import IterationMetrics
 from dagopt.tune.checkpoint import Store
-from dagopt.tune.progress import html_table
 from dagopt.tune.page import sweep_page
+from dagopt.tune.progress import html_table
 from dagopt.tune.records import PhaseRecord, Records, TrialRecord, TrialResult
 from dagopt.tune.search import Search
 from dagopt.units import format_bytes, format_s

@@ -46,7 +46,7 @@ class Shared:
     def __init__(self, table: Table) -> None:
         self._batches = table.batches(0)
 
-    def __call__(self, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def __call__(self, _: Mapping[str, Any]) -> list[dict[str, Any]]:
         """One pass."""
         return self._batches
 
@@ -81,7 +81,7 @@ class Images:
             Image.fromarray(coarse).resize((EDGE, EDGE)).save(stream, "JPEG")
             self._images.append(stream.getvalue())
 
-    def __call__(self, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def __call__(self, _: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """One pass."""
         for first in range(0, len(self._images), self._batch_size):
             pixels = [decoded(one) for one in self._images[first : first + self._batch_size]]

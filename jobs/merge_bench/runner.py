@@ -143,9 +143,9 @@ def tree_bytes(pid: int) -> int:
         number = int(stat.parent.name)
         parents[number], sizes[number] = int(fields[1]), int(fields[21]) * PAGE_BYTES
     total = 0
-    for number in sizes:
+    for number, size_bytes in sizes.items():
         one = number
         while one not in (0, pid):
             one = parents.get(one, 0)
-        total += sizes[number] if one == pid else 0
+        total += size_bytes if one == pid else 0
     return total

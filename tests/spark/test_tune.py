@@ -68,7 +68,7 @@ def test_a_study_can_be_shown(sweeps: dict[str, Any], capsys: pytest.CaptureFixt
     storage = f"sqlite:///{sweeps['directory']}/study.db"
     assert main(["tune", "show", "pruned", "--storage", storage, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["state"] for row in rows][0] == "complete"
+    assert rows[0]["state"] == "complete"
     assert sum(row["iterations"] for row in rows) == sum(sweeps["pruned"]["iterations"])
     assert main(["tune", "show", "other", "--storage", storage]) == 2
     assert "study 'other' is not in" in capsys.readouterr().err

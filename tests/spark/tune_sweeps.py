@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -85,10 +86,10 @@ class Unpicklable(Mlp):
     """Has a state that cannot be moved."""
 
     def init(self, params: Any, xp: Any) -> Any:
-        return {"file": sys.stdout}
+        return {"file": sys.stdout, **super().init(params, xp)}
 
 
-class Interrupted(Exception):
+class InterruptedSweepError(Exception):
     """Stands for a killed driver."""
 
 
@@ -181,14 +182,12 @@ def resumed(spark: Any) -> dict[str, Any]:
     def stop(row: Any) -> None:
         phases.append(row["iteration"])
         if row["iteration"] >= 15:
-            raise Interrupted
+            raise InterruptedSweepError
 
     fields: dict[str, Any] = {"space": SPACE, "checkpoint": path, "phase_iterations": 10}
     first = study()
-    try:
+    with contextlib.suppress(InterruptedSweepError):
         Tuner(spark, Mlp(NUM_INPUTS, 2), data, first, 4, 35, callback=stop, **fields).run()
-    except Interrupted:
-        pass
     again: list[int] = []
     result = Tuner(
         spark,
