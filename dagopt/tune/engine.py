@@ -80,9 +80,9 @@ class _Run:
         self._singles = {one.trial: _Single(one, trainable, xp, metric) for one in work.trials}
         for trial, single in self._singles.items():
             single.start(states.get(trial))
-        self._reads_s: list[float] = []
+        self._reads_s: dict[str, list[float]] = {}
         self._peak_bytes = 0
-        self._pass_length = work.pass_length
+        self._pass_length = dict(work.pass_length)
         self._num_passes = 0
         self._width: dict[str, int] = {}
 
@@ -101,7 +101,7 @@ class _Run:
             trials=[single.outcome for single in self._singles.values()],
             start_s=start_s,
             elapsed_s=elapsed_s,
-            read_s=statistics.median(self._reads_s) if self._reads_s else 0.0,
+            read_s={name: statistics.median(found) for name, found in self._reads_s.items()},
             busy_fraction=min(1.0, (time.process_time() - cpu_s) / max(elapsed_s, 1e-9)),
             peak_bytes=self._peak_bytes,
             width=self._width,
@@ -117,22 +117,27 @@ class _Run:
         return outcome, states
 
     def _feed(self, trial: TrialWork) -> Feed:
-        feed = Feed(self._data, trial.params, trial.position, self._pass_length)
-        self._num_passes += 1
-        return feed
+        known = self._pass_length.get(trial.dataset, 0)
+        return Feed(self._data, trial.params, trial.position, known)
+
+    def _close(self, feed: Feed, dataset: str) -> None:
+        self._num_passes += feed.num_passes
+        if feed.pass_length:
+            self._pass_length[dataset] = feed.pass_length
 
     def _watch(self) -> None:
         """Each trial by itself, on the first batches of its data set; these are read once."""
         kept: dict[str, list[Any]] = {}
         for single in self._singles.values():
-            if single.work.dataset not in kept:
+            dataset = single.work.dataset
+            if dataset not in kept:
                 feed = self._feed(single.work)
-                kept[single.work.dataset] = [
-                    self._read(feed) for _ in range(self._work.num_iterations)
-                ]
+                count = self._work.num_iterations
+                kept[dataset] = [self._read(feed, dataset) for _ in range(count)]
+                self._close(feed, dataset)
             # The last iterations are timed, and measuring memory takes time.
             num_measured = self._work.num_iterations - 2
-            for iteration, batch in enumerate(kept[single.work.dataset]):
+            for iteration, batch in enumerate(kept[dataset]):
                 peak = single.run(batch, measure=iteration < max(1, num_measured))
                 self._peak_bytes = max(self._peak_bytes, peak + single.outcome.model_bytes)
 
@@ -160,21 +165,20 @@ class _Run:
         feed = self._feed(parts[0].work)
         models_bytes = sum(part.model_bytes for part in parts)
         for iteration in range(self._work.num_iterations):
-            batch = self._read(feed)
+            batch = self._read(feed, parts[0].work.dataset)
             # In the first, the check of a stack would be measured too.
             measure = iteration == min(1, self._work.num_iterations - 1)
             peaks = [part.run(batch, measure=measure) for part in parts]
             if measure:
                 self._peak_bytes = max(self._peak_bytes, models_bytes + max(peaks))
-        self._pass_length = feed.pass_length
-        self._num_passes += feed.num_passes - 1
+        self._close(feed, parts[0].work.dataset)
         for part in parts:
             part.finish(self._width)
 
-    def _read(self, feed: Feed) -> Any:
+    def _read(self, feed: Feed, dataset: str) -> Any:
         began_s = time.perf_counter()
         batch = feed.read()
-        self._reads_s.append(time.perf_counter() - began_s)
+        self._reads_s.setdefault(dataset, []).append(time.perf_counter() - began_s)
         return batch
 
 

@@ -40,8 +40,8 @@ class GroupWork:
     """Each trial is run by itself, and its memory is measured at each iteration."""
     width: dict[str, int] = field(default_factory=dict)
     """Trials of a stack that are best taken at a time, by model type; measured where not known."""
-    pass_length: int = 0
-    """Batches of a pass; 0 where not known."""
+    pass_length: dict[str, int] = field(default_factory=dict)
+    """Batches of a pass by data set, where known."""
     sources: tuple[str, ...] = ()
     """Files that hold the states of its trials."""
     target: str = ""
@@ -80,14 +80,15 @@ class GroupOutcome:
     start_s: float
     """Epoch seconds."""
     elapsed_s: float
-    read_s: float
-    """Seconds until a batch was there, of one iteration."""
+    read_s: dict[str, float]
+    """Seconds until a batch was there, the median, by data set."""
     busy_fraction: float
     """CPU time over elapsed time, at most 1."""
     peak_bytes: int
     """Measured, of the whole group."""
     width: dict[str, int]
-    pass_length: int
+    pass_length: dict[str, int]
+    """As in the work, with what was found."""
     num_passes: int
     """How often the data set was opened."""
     not_stackable: dict[str, str]

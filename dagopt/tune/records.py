@@ -190,9 +190,8 @@ class Records:
             group = groups.get(work.number)
             for each in outcome.trials:
                 self._take(self.trials[each.trial], each, outcome, work, file)
-            dataset = work.trials[0].dataset
-            self.read_s[dataset] = outcome.read_s
-            self.pass_length[dataset] = outcome.pass_length
+            self.read_s.update(outcome.read_s)
+            self.pass_length.update(outcome.pass_length)
             self.width.update(outcome.width)
             for kind, problem in outcome.not_stackable.items():
                 if not self.not_stackable:

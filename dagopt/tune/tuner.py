@@ -278,7 +278,11 @@ class Tuner:
             stacks=group.request.stacks,
             num_iterations=min(lengths[trial] for trial in group.trials),
             width={kind: self._records.width[kind] for kind in kinds & self._records.width.keys()},
-            pass_length=self._records.pass_length.get(records[0].dataset, 0),
+            pass_length={
+                one.dataset: self._records.pass_length[one.dataset]
+                for one in records
+                if one.dataset in self._records.pass_length
+            },
             sources=tuple(sorted({one.file for one in records})),
         )
 

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ class Unpicklable(Mlp):
     """Has a state that cannot be moved."""
 
     def init(self, params: Any, xp: Any) -> Any:
-        return {"file": sys.stdout, **super().init(params, xp)}
+        return {"lock": threading.Lock(), **super().init(params, xp)}
 
 
 class InterruptedSweepError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,7 @@ def test_a_merged_group_reads_each_batch_once_a_pass() -> None:
     outcome, _ = run(Mlp(NUM_INPUTS, NUM_CLASSES), params_of(4), source=source, num_iterations=14)
     assert source.read == 14
     assert source.opened == 2
-    assert (outcome.num_passes, outcome.pass_length) == (2, 7)
+    assert (outcome.num_passes, outcome.pass_length) == (2, {"d": 7})
 
 
 def test_a_watch_reads_once_and_runs_each_trial_by_itself() -> None:
@@ -269,3 +270,29 @@ def test_a_group_stays_below_the_memory_that_was_predicted_for_it() -> None:
     ]
     merged, _ = run(trainable, params_of(8))
     assert 0 < merged.peak_bytes <= 1.15 * merged_bytes([footprints], shared_input=True)
+
+
+def test_co_located_trials_of_separate_data_keep_their_own_passes() -> None:
+    class Separate:
+        def __call__(self, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+            yield from BATCHES[: 3 + params["seed"]]
+
+    trainable, params = Mlp(NUM_INPUTS, NUM_CLASSES), params_of(3)
+    trials = tuple(
+        TrialWork(trial=n, params=one, position=0, dataset=f"d{n}") for n, one in enumerate(params)
+    )
+    first = GroupWork(
+        number=0, phase=1, mode="co-located", trials=trials, stacks=(), num_iterations=8
+    )
+    one, states = run_group(first, trainable, Separate(), dict, np, "loss")
+    assert one.pass_length == {"d0": 3, "d1": 4, "d2": 5}
+    later = tuple(replace(trial, position=8) for trial in trials)
+    second = replace(first, trials=later, pass_length=one.pass_length)
+    two, _ = run_group(second, trainable, Separate(), lambda: states, np, "loss")
+    for n, outcome in enumerate(two.trials):
+        state = trainable.init(params[n], np)
+        expected = [
+            float(trainable.step(state, BATCHES[i % (3 + n)], params[n], np)["loss"])
+            for i in range(16)
+        ]
+        np.testing.assert_allclose(one.trials[n].losses + outcome.losses, expected, rtol=1e-5)
