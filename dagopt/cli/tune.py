@@ -19,7 +19,7 @@ example:
 """
 
 
-@click.group()
+@click.group(epilog=_EPILOG)
 def tune() -> None:
     """Look at sweeps of hyper-parameters."""
 
