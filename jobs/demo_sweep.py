@@ -29,6 +29,10 @@ def main(trials: int) -> None:
         elapsed_s = submit(JOB, DEMO_DIR, conf, [*arguments, "--html", str(DEMO_DIR)])
     except RunError as error:
         raise click.ClickException(str(error)) from error
+    names = ("digits, ", "flights, ", "  ")
+    for line in (DEMO_DIR / "spark.log").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith(names) and "trial" in line:
+            print(line)
     print(f"four sweeps of {trials} trials in {elapsed_s:.1f} s; pages in {DEMO_DIR}")
 
 

