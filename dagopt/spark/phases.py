@@ -11,6 +11,7 @@ from typing import Any
 
 from dagopt.errors import InputError
 from dagopt.spark.concurrency import LOCAL_CLUSTER, is_local_mode
+from dagopt.spark.devices import RESOURCE
 
 
 def context_of(spark: Any) -> Any:
@@ -39,17 +40,13 @@ def num_slots(context: Any, profile: Any) -> int:
     """Tasks that run at once: CPU slots, or with a profile its accelerators."""
     if profile is None:
         return max(1, int(context.defaultParallelism))
-    held = sum(
-        int(request.amount)
-        for request in profile.taskResources.values()
-        if request.resourceName == "gpu"
-    )
+    held = profile.taskResources[RESOURCE].amount if RESOURCE in profile.taskResources else 1
     summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
     found = 0
     for index in range(summaries.size()):
-        resource = summaries.apply(index).resources().get("gpu")
+        resource = summaries.apply(index).resources().get(RESOURCE)
         found += len(resource.get().addresses()) if resource.isDefined() else 0
-    return max(1, found // max(1, held))
+    return max(1, int(found / held))
 
 
 def run_tasks(

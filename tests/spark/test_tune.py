@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, run_spark
+from tests.conftest import ROOT, RunSparkScript, run_spark
+from tests.spark.gpu_cluster import gpu_conf
 
 pytestmark = pytest.mark.spark
 
@@ -123,3 +125,44 @@ def test_a_dataframe_is_read_once_a_pass_in_its_order(sweeps: dict[str, Any]) ->
 )
 def test_bad_input_is_one_clear_error(sweeps: dict[str, Any], case: str, told: str) -> None:
     assert sweeps["errors"][case].startswith(told)
+
+
+def test_under_a_gpu_profile_a_group_is_a_task_with_an_accelerator(
+    run_spark_script: RunSparkScript, tmp_path: Path
+) -> None:
+    script = """
+    import json
+    import numpy as np
+    import optuna
+    from optuna.distributions import FloatDistribution
+    from pyspark.sql import SparkSession
+    import dagopt
+    from dagopt.tune import Tuner
+
+    class Model:
+        stackable = True
+
+        def init(self, params, xp):
+            return {"w": xp.ones((2, 2)), "device": xp.full((1, 1), float(dagopt.device()))}
+
+        def step(self, state, batch, params, xp):
+            state["w"] *= 1 - params["lr"]
+            return {"loss": state["w"].mean(axis=(-2, -1))}
+
+    spark = SparkSession.builder.getOrCreate()
+    spark.sparkContext.parallelize([0], 1).count()
+    result = Tuner(
+        spark, Model(), lambda _: [np.zeros((1, 2))], {"lr": FloatDistribution(0.1, 0.2)}, 4, 12,
+        profile=dagopt.gpu_profile(),
+    ).run()
+    groups = [len(one.trials) for one in result.phases if one.mode == "stacked"]
+    print("result", json.dumps([[one.status for one in result.trials], groups,
+                                 float(result.best_state["device"][0, 0])]))
+    """
+    ended = run_spark_script(script, conf=gpu_conf(tmp_path), dagopt=False).ok()
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("result ")]
+    statuses, groups, device = json.loads(line.removeprefix("result "))
+    assert statuses == ["complete"] * 4
+    # Two cores, but one accelerator: one slot.
+    assert groups == [4]
+    assert device == 0
