@@ -24,7 +24,7 @@ MATRIX ?= 3.5 4.0 4.1 4.2 4.3
 CORPUS ?= eventlogs
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean
+.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean bench-merge
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,9 +64,10 @@ test-matrix: $(INSTALLED) java  ## Run a smoke job on the newest patch of each S
 test-corpus: $(INSTALLED)  ## Read the public event logs in CORPUS, which are not part of the repository
 	CORPUS="$(CORPUS)" $(PY) -m pytest tests/corpus $(PYTEST_ARGS)
 
-demo: jar  ## Run an ETL and a GPU job with dagopt off and on, compare the rows, print decisions and times
+demo: jar  ## Run an ETL and a GPU job with dagopt off and on, and a sweep; compare, print decisions and times
 	$(PY) jobs/demo.py
 	$(PY) -m jobs.demo_gpu
+	$(PY) -m jobs.demo_sweep
 
 bench-overlap: jar  ## Measure overlap on an emulated cluster (needs root; makes network namespaces)
 	$(PY) jobs/bench_overlap.py
@@ -76,6 +77,9 @@ bench-planner: jar  ## Measure how long planning takes
 
 bench-gpu: jar $(INSTALLED_RAY)  ## Measure GPU stages with an emulated GPU, against stock Spark and Ray Data (an hour)
 	$(PY) -m jobs.bench_gpu
+
+bench-merge: jar $(INSTALLED_RAY)  ## Measure merged trials against one trial a Spark task, Optuna and Ray Tune
+	$(PY) -m jobs.bench_merge
 
 # Large, and needed for nothing else.
 $(INSTALLED_RAY): $(INSTALLED)

@@ -13,6 +13,7 @@ from dagopt.cli.advise import advise
 from dagopt.cli.conf import conf
 from dagopt.cli.learn import learn
 from dagopt.cli.submit import submit
+from dagopt.cli.tune import tune
 from dagopt.errors import DagoptError
 
 
@@ -22,7 +23,7 @@ def commands() -> None:
     """Spark applications that mix I/O and CPU work finish sooner, with the same results."""
 
 
-for command in (advise, conf, learn, submit):
+for command in (advise, conf, learn, submit, tune):
     commands.add_command(command)
 
 

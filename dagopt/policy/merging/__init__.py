@@ -1,0 +1,1 @@
+"""Which trials of a sweep share an accelerator, and how they run there."""

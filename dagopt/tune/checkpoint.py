@@ -1,0 +1,100 @@
+"""Where a sweep keeps its boundaries and states: a folder that pyarrow.fs opens.
+
+A boundary is a numbered file that says what happened since the one before. It is written under
+another name and then moved, so that it is there as a whole or not at all; what a killed driver left
+besides is not referred to by any boundary. Files of states that none needs any more are deleted.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+from dagopt.errors import InputError
+
+_STATES: Final = "states"
+_SHORT: Final = ".part"
+
+
+class Store:
+    """Files under one folder; small and the same on drivers and executors.
+
+    Args:
+        path: a local path, or a URI such as ``s3://bucket/sweep`` or ``hdfs:///sweeps/one``.
+
+    Raises:
+        InputError: pyarrow cannot open it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            if "://" in path:
+                self._fs, self._root = fs.FileSystem.from_uri(path)
+            else:
+                self._fs, self._root = fs.LocalFileSystem(), str(Path(path).resolve())
+            self._fs.create_dir(f"{self._root}/{_STATES}", recursive=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise InputError(
+                f"checkpoint is '{path}', which pyarrow cannot open: {error}"
+            ) from error
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file as a whole."""
+        with self._fs.open_output_stream(f"{self._root}/{name}{_SHORT}") as stream:
+            stream.write(content)
+        self._fs.move(f"{self._root}/{name}{_SHORT}", f"{self._root}/{name}")
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
+            return bytes(stream.read())
+
+    def output(self, name: str) -> Any:
+        """A stream that writes a file."""
+        folder = f"{self._root}/{name}".rpartition("/")[0]
+        self._fs.create_dir(folder, recursive=True)
+        return self._fs.open_output_stream(f"{self._root}/{name}")
+
+    def input(self, name: str) -> Any:
+        """A file to read with seeks."""
+        return self._fs.open_input_file(f"{self._root}/{name}")
+
+    def boundaries(self) -> list[Any]:
+        """What all boundaries say, in order; up to the first that is missing."""
+        names = set(self._names(self._root))
+        found: list[Any] = []
+        while boundary_name(len(found)) in names:
+            found.append(pickle.loads(self.read(boundary_name(len(found)))))  # noqa: S301  ours
+        return found
+
+    def add_boundary(self, number: int, said: Any) -> None:
+        """Write the boundary of that number."""
+        self.write(boundary_name(number), pickle.dumps(said))
+
+    def keep_states(self, names: Iterable[str]) -> None:
+        """Delete all files of states but these."""
+        kept = set(names)
+        for name in self._names(f"{self._root}/{_STATES}"):
+            if f"{_STATES}/{name}" not in kept:
+                self._fs.delete_file(f"{self._root}/{_STATES}/{name}")
+
+    def _names(self, folder: str) -> list[str]:
+        selector = fs.FileSelector(folder)
+        files = [one for one in self._fs.get_file_info(selector) if one.type == fs.FileType.File]
+        return sorted(one.base_name for one in files)
+
+
+def boundary_name(number: int) -> str:
+    """Name of a boundary's file."""
+    return f"boundary-{number:06d}"
+
+
+def states_name(phase: int, group: int, attempt: str) -> str:
+    """Name of the file with a group's states after a phase; each attempt of a task has its own."""
+    return f"{_STATES}/{phase:06d}-{group:04d}-{attempt}"

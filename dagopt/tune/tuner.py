@@ -1,0 +1,370 @@
+"""The sweep: phases on Spark, and between them what boundaries are for.
+
+At a boundary trials are told to Optuna, which prunes; new ones are asked for; groups are formed anew
+from the metrics so far; and what happened is written down. In a phase the groups run as tasks of one
+Spark job. A task that is lost with its executor runs again from the boundary's states.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dagopt.errors import InfeasibleError, InputError
+from dagopt.model.trial import TrialGroup
+from dagopt.policy.merging.candidates import CandidateRules
+from dagopt.policy.merging.packing import Capacity
+from dagopt.policy.merging.regroup import regroup
+from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host, num_slots, run_tasks
+from dagopt.tune.checkpoint import Store
+from dagopt.tune.data import dataset_name
+from dagopt.tune.phase import GroupOutcome, GroupWork
+from dagopt.tune.plan import WATCHED, Pace, own_capacity_bytes, prepare_data, try_one
+from dagopt.tune.progress import Display
+from dagopt.tune.records import Boundary, Records, Status
+from dagopt.tune.result import SweepResult
+from dagopt.tune.search import Search, Space
+from dagopt.tune.trainable import check_trainable
+from dagopt.tune.worker import Sweep, Worker
+from dagopt.units import format_bytes, parse_bytes
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[Mapping[str, Any]], None]
+"""Told of each trial at each boundary, for loggers such as MLflow's: ``trial``, ``params``,
+``iteration``, ``losses`` (of the phase), ``status``."""
+
+
+class Tuner:
+    """A sweep of hyper-parameters whose trials share accelerators.
+
+    Args:
+        spark: the session.
+        trainable: see :mod:`dagopt.tune.trainable`.
+        data: ``data(params)`` gives one pass of batches (see :mod:`dagopt.tune.data`), or a DataFrame.
+        study_or_space: an Optuna study, with ``space`` beside it, or only the space: distributions by
+            name, or a function of an Optuna trial.
+        num_trials: trials of the sweep, >= 1.
+        max_iterations: iterations of a trial that is not pruned, >= 1.
+        space: see ``study_or_space``.
+        metric: which of the step's metrics is reported to Optuna.
+        batch_size: rows of a batch of a DataFrame, where trials have no such parameter.
+        checkpoint: a folder that pyarrow.fs opens, the same for driver and executors. A sweep with
+            boundaries there is resumed. Default: one that lives as long as the sweep, in local modes.
+        profile: resource profile of the tasks, such as :func:`dagopt.gpu_profile` gives; default: one
+            CPU slot each.
+        memory: what one slot or accelerator has, as ``4g``; default: the machine's by slots, or the
+            accelerator's.
+        headroom_fraction: share of it that stays free, 0 to 1.
+        max_running: trials that run at the same time; default: all.
+        phase_iterations: iterations between boundaries; default: as many as make them cheap.
+        seed: trial ``n`` has the parameter ``seed``, ``seed + n``, unless the space has one.
+        callback: told of each trial at each boundary.
+        progress: show a display on the terminal; default: if there is one.
+
+    Raises:
+        InputError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        trainable: Any,
+        data: Any,
+        study_or_space: Any,
+        num_trials: int,
+        max_iterations: int,
+        *,
+        space: Space | None = None,
+        metric: str = "loss",
+        batch_size: int = 32,
+        checkpoint: str | None = None,
+        profile: Any = None,
+        memory: str | None = None,
+        headroom_fraction: float = 0.1,
+        max_running: int | None = None,
+        phase_iterations: int | None = None,
+        seed: int = 0,
+        callback: Callback | None = None,
+        progress: bool | None = None,
+        rules: CandidateRules | None = None,
+    ) -> None:
+        whole = {
+            "num_trials": num_trials,
+            "max_iterations": max_iterations,
+            "batch_size": batch_size,
+            "max_running": num_trials if max_running is None else max_running,
+            "phase_iterations": 1 if phase_iterations is None else phase_iterations,
+        }
+        for name, value in whole.items():
+            if value < 1 or value != int(value):
+                raise InputError(f"{name} is {value!r}, must be a whole number >= 1")
+        check_trainable(trainable, metric)
+        if not callable(data) and not is_frame(data):
+            raise InputError(
+                f"data is a {type(data).__name__}, expected a function of a trial's parameters that"
+                " gives batches, or a DataFrame"
+            )
+        self._context = context_of(spark)
+        self._search = Search(study_or_space, space)
+        self._trainable = trainable
+        self._data = data
+        self._num_trials = num_trials
+        self._max_running = whole["max_running"]
+        self._metric = metric
+        self._batch_size = batch_size
+        self._checkpoint = checkpoint
+        self._profile = profile
+        self._memory_bytes = None if memory is None else parse_bytes(memory)
+        self._headroom_fraction = headroom_fraction
+        self._pace = Pace(max_iterations, phase_iterations, prunes=self._search.prunes)
+        self._seed = seed
+        self._callback = callback
+        self._records = Records(trainable, rules or CandidateRules())
+        self._display = Display(self._records, num_trials, max_iterations, wanted=progress)
+        self._settings = {
+            "num_trials": num_trials,
+            "max_iterations": max_iterations,
+            "metric": metric,
+            "seed": seed,
+        }
+        self._num_boundaries = 0
+        if checkpoint is None and not is_on_this_host(self._context):
+            raise InputError(
+                "checkpoint is missing: expected a folder that driver and executors share, such as"
+                " s3://bucket/sweep"
+            )
+
+    def run(self) -> SweepResult:
+        """Run the sweep, or what is left of it.
+
+        Raises:
+            InputError: before anything starts: a state cannot be pickled, ``init`` or the first step
+                of the first trial's data fails, or the checkpoint is of another sweep.
+            InfeasibleError: before anything starts: not even one trial has room.
+            KeyboardInterrupt: Ctrl-C; the next ``run`` with this checkpoint goes on from the last
+                boundary.
+        """
+        own = tempfile.mkdtemp(prefix="dagopt-tune-") if self._checkpoint is None else None
+        try:
+            return self._run(Store(own or str(self._checkpoint)))
+        except KeyboardInterrupt:
+            if own is None:
+                logger.warning(
+                    "dagopt: stopped at boundary %d; run again with checkpoint '%s' to go on",
+                    self._num_boundaries,
+                    self._checkpoint,
+                )
+            raise
+        finally:
+            if own is not None:
+                shutil.rmtree(own, ignore_errors=True)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the display as it stands."""
+        return self._display.html()
+
+    def _run(self, store: Store) -> SweepResult:
+        began_s = time.time()
+        self._resume(store)
+        data = prepare_data(self._data, store, self._batch_size)
+        slots = num_slots(self._context, self._profile)
+        memory_bytes = self._memory_bytes or own_capacity_bytes(slots, self._profile)
+        capacity = Capacity(
+            memory_bytes=memory_bytes,
+            headroom_fraction=self._headroom_fraction,
+            num_slots=slots,
+        )
+        asked = self._ask(data)
+        if asked:
+            need_bytes = try_one(self._trainable, data, asked[0][1])
+            if need_bytes > capacity.usable_bytes:
+                self._give_up(asked)
+                raise InfeasibleError(
+                    f"trial {asked[0][0]} needs {format_bytes(need_bytes)}, and a slot has"
+                    f" {format_bytes(capacity.usable_bytes)} beside its headroom: raise memory, or"
+                    " lower headroom_fraction, batch size or model size"
+                )
+            self._write(store, Boundary(settings=self._settings, asked=tuple(asked)))
+        sweep = dumps(
+            Sweep(trainable=self._trainable, data=data, path=store.path, metric=self._metric)
+        )
+        worker = Worker(broadcast=self._context.broadcast(sweep))
+        try:
+            with self._display:
+                self._phases(store, worker, capacity, data)
+        finally:
+            worker.broadcast.destroy()
+        return SweepResult.of(self._records, self._search, store, time.time() - began_s)
+
+    def _phases(self, store: Store, worker: Worker, capacity: Capacity, data: Any) -> None:
+        while self._records.running():
+            statuses: dict[int, Status] = {n: one.status for n, one in self._records.trials.items()}
+            works, groups = self._plan(capacity)
+            began_s = time.perf_counter()
+            outcomes = self._run_phase(worker, works)
+            self._write(
+                store,
+                Boundary(
+                    settings=self._settings,
+                    statuses=statuses,
+                    works=tuple(works),
+                    groups=tuple(groups),
+                    outcomes=tuple(outcomes),
+                    elapsed_s=time.perf_counter() - began_s,
+                ),
+            )
+            self._settle()
+            asked = self._ask(data)
+            if asked:
+                self._write(store, Boundary(settings=self._settings, asked=tuple(asked)))
+            store.keep_states(self._files())
+            self._display.update(groups)
+
+    def _run_phase(
+        self, worker: Worker, works: Sequence[GroupWork]
+    ) -> list[tuple[GroupOutcome, str]]:
+        told = f"dagopt tune: phase {self._records.num_phases + 1}, {len(works)} groups"
+        return run_tasks(self._context, worker, works, self._profile, told)
+
+    def _plan(self, capacity: Capacity) -> tuple[list[GroupWork], list[TrialGroup]]:
+        """The works of the next phase; new trials are watched first, the others wait for them."""
+        running = self._records.running()
+        phase = self._records.num_phases + 1
+        new = [one for one in running if one.position == 0]
+        if new:
+            shares = [new[first :: capacity.num_slots] for first in range(capacity.num_slots)]
+            return [
+                GroupWork(
+                    number=number,
+                    phase=phase,
+                    mode="alone",
+                    trials=tuple(self._records.work_of(one) for one in share),
+                    stacks=(),
+                    num_iterations=min(WATCHED, self._pace.max_iterations),
+                    watch=True,
+                )
+                for number, share in enumerate(share for share in shares if share)
+            ], []
+        steps = self._pace.phase_iterations(self._records, capacity.num_slots)
+        lengths = {
+            one.number: min(steps, self._pace.max_iterations - one.position) for one in running
+        }
+        grouping = regroup(
+            [self._records.candidate(one, lengths[one.number]) for one in running],
+            capacity,
+            self._num_boundaries,
+        )
+        return [
+            self._work(number, phase, group, lengths)
+            for number, group in enumerate(grouping.groups)
+        ], list(grouping.groups)
+
+    def _work(
+        self, number: int, phase: int, group: TrialGroup, lengths: Mapping[int, int]
+    ) -> GroupWork:
+        records = [self._records.trials[trial] for trial in group.trials]
+        kinds = {one.model_type for one in records}
+        return GroupWork(
+            number=number,
+            phase=phase,
+            mode=group.request.mode,
+            trials=tuple(self._records.work_of(one) for one in records),
+            stacks=group.request.stacks,
+            num_iterations=min(lengths[trial] for trial in group.trials),
+            width={kind: self._records.width[kind] for kind in kinds & self._records.width.keys()},
+            pass_length={
+                one.dataset: self._records.pass_length[one.dataset]
+                for one in records
+                if one.dataset in self._records.pass_length
+            },
+            sources=tuple(sorted({one.file for one in records})),
+        )
+
+    def _ask(self, data: Any) -> list[tuple[int, dict[str, Any], str]]:
+        """New trials, as far as there may be more."""
+        left = self._num_trials - len(self._records.trials)
+        count = min(left, self._max_running - len(self._records.running()))
+        asked = []
+        for _ in range(count):
+            number, params = self._search.ask()
+            params.setdefault("seed", self._seed + number)
+            asked.append((number, params, dataset_name(data, params)))
+        return asked
+
+    def _settle(self) -> None:
+        """Tell Optuna how trials stand, and end those that have ended."""
+        for one in self._records.running():
+            loss = one.loss
+            if one.error or loss is None or not math.isfinite(loss):
+                one.status = "failed"
+            else:
+                stop = self._search.report(one.number, one.position, loss)
+                if one.position >= self._pace.max_iterations:
+                    one.status = "complete"
+                elif stop:
+                    one.status = "pruned"
+            if one.status != "running":
+                self._end(one.number)
+            if self._callback is not None:
+                self._callback(
+                    {
+                        "trial": one.number,
+                        "params": dict(one.params),
+                        "iteration": one.position,
+                        "losses": list(one.losses),
+                        "status": one.status,
+                    }
+                )
+
+    def _end(self, number: int) -> None:
+        record = self._records.trials[number]
+        if self._search.is_running(number):
+            self._search.note(number, "dagopt_iterations", record.position)
+            self._search.note(number, "dagopt_merged_iterations", record.num_merged)
+            if record.error:
+                self._search.note(number, "dagopt_error", record.error)
+        self._search.tell(number, record.status, record.loss)
+
+    def _give_up(self, asked: Sequence[tuple[int, dict[str, Any], str]]) -> None:
+        for number, _, _ in asked:
+            self._search.tell(number, "failed", None)
+
+    def _write(self, store: Store, boundary: Boundary) -> None:
+        store.add_boundary(self._num_boundaries, boundary)
+        self._num_boundaries += 1
+        for warning in self._records.fold(boundary):
+            logger.warning("dagopt: %s", warning)
+
+    def _resume(self, store: Store) -> None:
+        """Take over what boundaries there are."""
+        self._records.clear()
+        self._num_boundaries = 0
+        for boundary in store.boundaries():
+            if boundary.settings != self._settings:
+                raise InputError(
+                    f"checkpoint is '{store.path}', which has a sweep with {boundary.settings};"
+                    f" expected {self._settings}: take another folder"
+                )
+            self._records.fold(boundary)
+            self._num_boundaries += 1
+        for number, record in sorted(self._records.trials.items()):
+            self._search.attach(number, record.params)
+            if record.status != "running":
+                self._end(number)
+        if self._records.num_phases:
+            self._settle()
+
+    def _files(self) -> list[str]:
+        """Files of states that are still needed."""
+        records = self._records.trials.values()
+        ended = [one for one in records if one.status == "complete" and one.loss is not None]
+        sign = 1 if self._search.minimizes else -1
+        best = min(ended, key=lambda one: (sign * (one.loss or 0.0), one.number), default=None)
+        kept = {one.file for one in records if one.status == "running" and one.file}
+        return sorted(kept | ({best.file} if best is not None else set()))
