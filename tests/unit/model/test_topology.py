@@ -160,8 +160,10 @@ def test_a_file_describes_hosts_ranges_and_tables() -> None:
         ({"name": "a", "accelerators": 1}, "c.yaml: host a is in the topology twice"),
         (
             {"name": "z", "accelerators": 1, "gpus": 2},
-            "c.yaml: hosts[4]: no key 'gpus'; there are accelerators, links, local, name, network, "
-            "nvidia_smi, switch",
+            (
+                "c.yaml: hosts[4]: no key 'gpus'; there are accelerators, links, local, name, "
+                "network, nvidia_smi, switch"
+            ),
         ),
         ({"name": "z"}, "c.yaml: hosts[4]: expected one of accelerators and nvidia_smi"),
         ({"accelerators": 1}, "c.yaml: hosts[4].name: expected a text, got None"),
