@@ -10,6 +10,7 @@ import pandas as pd
 
 from dagopt.app.cluster_traces import training_job
 from dagopt.cost.fit_steps import StepSample, fit_steps
+from dagopt.cost.step_time import step_s
 from dagopt.model.training import ClusterView, JobView, TrainingJob, placement_of
 from dagopt.sim.cluster.application import Application
 
@@ -101,6 +102,38 @@ def planning_views(
             )
         )
     return views, cluster
+
+
+def step_time_error(application: Application, *, every: int = 3) -> float:
+    """Mean absolute error of predicted step times on placements left out of the fit, as a share.
+
+    Every so many of the measured placements are left out, in turn, until each was once.
+    """
+    shapes = sorted(application.placements)
+    errors: list[float] = []
+    for first in range(every):
+        left_out = set(shapes[first::every])
+        seen = [
+            s for shape in shapes if shape not in left_out for s in _samples(application, shape)
+        ]
+        coefficients = np.array(fit_steps(seen).row())
+        for sample in (s for shape in sorted(left_out) for s in _samples(application, shape)):
+            found = step_s(coefficients, sample.num_hosts, sample.num_replicas, sample.local_batch)
+            errors.append(abs(float(found) / sample.step_s - 1))
+    return float(np.mean(errors))
+
+
+def _samples(application: Application, shape: tuple[int, ...]) -> list[StepSample]:
+    return [
+        StepSample(
+            num_hosts=len(shape),
+            num_replicas=sum(shape),
+            local_batch=int(local),
+            step_s=float(whole_s),
+            sync_s=min(float(sync_s), 0.999 * float(whole_s)),
+        )
+        for local, whole_s, sync_s in application.placements[shape]
+    ]
 
 
 def _asked(application: Application, name: str, arrival_s: float, replicas: int) -> TrainingJob:

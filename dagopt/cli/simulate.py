@@ -148,30 +148,12 @@ def simulate(
         click.echo(f"Wrote {html}", err=True)
 
 
-HEADINGS = (
-    "policy", "avg JCT", "p99 JCT", "makespan", "utilisation", "worst fairness", "moves",
-    "planning, mean",
-)  # fmt: skip
-
-
-def cells(outcome: Outcome) -> tuple[str, ...]:
-    """A row under :data:`HEADINGS`."""
-    return (
-        outcome.policy,
-        f"{outcome.avg_jct_s:.0f} s",
-        f"{outcome.p99_jct_s:.0f} s",
-        f"{outcome.makespan_s:.0f} s",
-        f"{outcome.utilisation:.0%}",
-        f"{outcome.worst_fairness:.1f}",
-        str(outcome.num_moves),
-        f"{outcome.plan_s_mean * 1000:.1f} ms",
-    )
-
-
 # Private functions
 
 
 def _print(outcomes: list[Outcome]) -> None:
+    from dagopt.cli.simulation_page import HEADINGS, cells  # noqa: PLC0415
+
     table = Table(box=None, pad_edge=False)
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)

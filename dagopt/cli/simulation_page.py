@@ -5,13 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dagopt import __version__
-from dagopt.cli.simulate import HEADINGS, cells
 from dagopt.reporting.figure import Bar, Panel
 from dagopt.reporting.page import Page, PageTable
 
 if TYPE_CHECKING:
     from dagopt.app.simulate import Simulated, Simulation
     from dagopt.model.topology import Topology
+    from dagopt.sim.cluster.outcome import Outcome
+
+HEADINGS = (
+    "policy", "avg JCT", "p99 JCT", "makespan", "utilisation", "worst fairness", "moves",
+    "planning, mean",
+)  # fmt: skip
+
+
+def cells(outcome: Outcome) -> tuple[str, ...]:
+    """A row under :data:`HEADINGS`."""
+    return (
+        outcome.policy,
+        f"{outcome.avg_jct_s:.0f} s",
+        f"{outcome.p99_jct_s:.0f} s",
+        f"{outcome.makespan_s:.0f} s",
+        f"{outcome.utilisation:.0%}",
+        f"{outcome.worst_fairness:.1f}",
+        str(outcome.num_moves),
+        f"{outcome.plan_s_mean * 1000:.1f} ms",
+    )
 
 
 def simulation_page(found: Simulation, topology: Topology, *, workload: str) -> Page:

@@ -70,10 +70,11 @@ def parse_nvidia_topology(text: str, *, host: str, network: Link, switch: str = 
         if (row, row) in cells:
             raise InputError(f"host {host}: row {row} is there twice")
         cells.update({(row, column): value for column, value in zip(columns, values, strict=True)})
+    for name in names:
+        if cells.get((name, name)) != "X":
+            raise InputError(f"host {host}: no row for {name} in the table")
     links: dict[tuple[str, str], Link] = {}
     for at, one in enumerate(names):
-        if cells.get((one, one)) != "X":
-            raise InputError(f"host {host}: no row for {one} in the table")
         for other in names[at + 1 :]:
             if cells[one, other] != cells.get((other, one)):
                 raise InputError(

@@ -86,8 +86,9 @@ def alone_fixed_s(number: int) -> float:
 
 
 def test_a_move_loses_a_restart_and_nothing_else() -> None:
-    still, _ = run_scripted([job("a")], {"a": ((0, 2),)})
-    moved, policy = run_scripted([job("a")], {"a": ((0, 2),)}, {"a": ((0, 2),)}, {"a": ((1, 2),)})
+    here: Plan = {"a": ((0, 2),)}
+    still, _ = run_scripted([job("a")], here)
+    moved, policy = run_scripted([job("a")], here, here, {"a": ((1, 2),)})
     late_s = moved.ended_s["a"] - still.ended_s["a"]
     assert moved.num_moves == 1
     assert late_s == pytest.approx(30.0, abs=0.5)
@@ -98,7 +99,8 @@ def test_a_move_loses_a_restart_and_nothing_else() -> None:
 
 
 def test_a_job_waits_for_the_boundary_of_whoever_leaves() -> None:
-    first, second = {"a": ((0, 4),)}, {"a": ((1, 4),), "b": ((0, 4),)}
+    first: Plan = {"a": ((0, 4),)}
+    second: Plan = {"a": ((1, 4),), "b": ((0, 4),)}
     run, policy = run_scripted([job("a", asked=4), job("b", asked=4)], first, first, second)
     check_stays(run, SPEC)
     boundary_s = next(each for each in policy.seen[2] if each.job.job_id == "a").next_boundary_s
@@ -109,7 +111,8 @@ def test_a_job_waits_for_the_boundary_of_whoever_leaves() -> None:
 
 def test_a_failed_host_costs_its_jobs_a_step_and_gives_nothing_until_it_is_back() -> None:
     spec = ClusterSpec(hosts=(4, 4), failures=(Failure(host=0, at_s=200.0, for_s=300.0),))
-    plans: list[Plan] = [{"a": ((0, 2),)}] * 3 + [{"a": ((1, 2),)}]
+    here: Plan = {"a": ((0, 2),)}
+    plans: list[Plan] = [here, here, here, {"a": ((1, 2),)}]
     run, policy = run_scripted([job("a")], *plans, spec=spec)
     without, _ = run_scripted([job("a")], {"a": ((0, 2),)})
     assert policy.capacities[2] == (4, 4)

@@ -27,6 +27,7 @@ from dagopt.errors import InputError
 
 Objective: TypeAlias = Literal["jct", "throughput", "fairness"]
 
+_LEAST_RATIO = 1e-3
 _LEAST_POWER, _MOST_POWER = 0.05, 0.95
 
 
@@ -63,7 +64,8 @@ def weights(
         return np.ones_like(size_s)
     if objective == "fairness":
         ratio: NDArray[np.float64] = (age_s + size_s) / alone_s
-        return ratio**2
+        # Whoever is done in a moment counts little, but not nothing.
+        return np.maximum(ratio, _LEAST_RATIO) ** 2
     exponent = 1 / (1 - float(np.clip(power, _LEAST_POWER, _MOST_POWER)))
     largest_first = np.argsort(-size_s, kind="stable")
     rank = np.empty(len(size_s))

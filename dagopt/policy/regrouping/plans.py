@@ -11,7 +11,7 @@ switching time of the plan is that last boundary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagopt.model.training import Placement, Plan, num_held, placement_of
@@ -135,14 +135,15 @@ def _host_sets(
     if not largest:
         return []
     sets: list[tuple[int, ...]] = []
-    # Most of the job already there; least of others in the way; most free.
-    keys = (
+    # Most of the job already there; least of others in the way; most room.
+    keys: tuple[Callable[[int], tuple[int, ...]], ...] = (
         lambda h: (-mine.get(h, 0), others[h], h),
         lambda h: (others[h], -mine.get(h, 0), h),
         lambda h: (-room[h], -mine.get(h, 0), h),
     )
     for key in keys:
-        ordered = sorted(hosts, key=lambda h: (room[h] < min(largest, number), *key(h)))
+        order = [(room[h] < min(largest, number), *key(h)) for h in hosts]
+        ordered = [each[-1] for each in sorted(order)]
         for first in range(max(1, most // len(keys))):
             chosen: list[int] = []
             held = 0

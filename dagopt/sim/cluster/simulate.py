@@ -233,9 +233,9 @@ def _carry_out(state: _State, plan: Plan, now_s: float) -> None:
     running = {job_id: place for job_id, place in plan.items() if job_id in state.running}
     found = assign(running, held, state.spec.hosts)
     for job_id in changed:
-        job = state.running.get(job_id)
-        if job is None:
+        if job_id not in state.running:
             continue
+        job = state.running[job_id]
         places = found.get(job_id, ())
         began_s = max([job.now_s, *(state.free_s.get(place, 0.0) for place in places)])
         if places:

@@ -17,7 +17,7 @@ from tests.cluster_cases import cluster, view
 
 # Packed jobs run 1.25 times as fast as those spread over two hosts.
 QUARTER = StepTime(compute_s=0.4, example_s=0.0, remote_s=0.1)
-EXAMPLE = {"a": ((0, 2), (1, 2)), "b": ((0, 2), (1, 2))}
+EXAMPLE: Plan = {"a": ((0, 2), (1, 2)), "b": ((0, 2), (1, 2))}
 TWO = replace(cluster(4, 4), restart_s=5.0)
 
 

@@ -142,7 +142,8 @@ class _Search:
         """Children that have the first jobs of one parent, and the rest of the other."""
         point = self._rng.integers(parents.shape[2] + 1, size=(parents.shape[1], 1, 1))
         first = np.arange(parents.shape[2])[None, :, None] < point
-        return np.where(first, parents[0], parents[1])
+        children: _Ints = np.where(first, parents[0], parents[1])
+        return children
 
     def mutate(self, states: _Ints) -> _Ints:
         """Put some jobs back where they run, take some accelerators away, and give some."""
@@ -158,7 +159,8 @@ class _Search:
         more = draw(states.shape) < one + two - one * two
         room = np.broadcast_to(self._capacity, states.shape)
         high = np.maximum(room + 1, states + 1)
-        return np.where(more, self._rng.integers(states, high), states)
+        mutated: _Ints = np.where(more, self._rng.integers(states, high), states)
+        return mutated
 
     def repair(self, states: _Ints) -> _Ints:
         """Make states possible: one spread job a host, jobs' and hosts' limits."""
@@ -171,7 +173,8 @@ class _Search:
         states = np.diff(within, axis=2, prepend=0)
         states = np.take_along_axis(states, np.argsort(order, axis=2), axis=2)
         within = np.minimum(states.cumsum(axis=1), self._capacity)
-        return np.diff(within, axis=1, prepend=0)
+        repaired: _Ints = np.diff(within, axis=1, prepend=0)
+        return repaired
 
 
 def _most_replicas(view: JobView) -> int:
