@@ -130,7 +130,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
         ("avg_jct_s", "avg JCT, s", "{:.0f}"), ("p99_jct_s", "p99 JCT, s", "{:.0f}"),
         ("makespan_s", "makespan, s", "{:.0f}"), ("utilisation", "utilisation", "{:.2f}"),
         ("worst_fairness", "worst fairness", "{:.1f}"), ("num_moves", "moves", "{}"),
-        ("plan_s_mean", "planning, s", "{:.4f}"), ("simulated_in_s", "simulated in, s", "{:.0f}"),
+        ("plan_s_mean", "planning, s", "{:.4f}"), ("step_error", "step error", "{:.3f}"), ("simulated_in_s", "simulated in, s", "{:.0f}"),
     )  # fmt: skip
     table = Table("workload", "policy", *(name for _, name, _ in columns), box=None)
     for row in rows:
