@@ -3,6 +3,7 @@
 #   PYTHON       what .venv is made with; default: the first Python 3.10 to 3.13 found
 #   PYTEST_ARGS  more arguments for pytest
 #   CORPUS       folder of public event logs
+#   TRACES       folder of measured training jobs and workloads
 #   MATRIX       Spark lines of test-matrix and jars, such as "4.3 3.5"
 #   and those of the benchmarks, which the scripts in jobs/ list.
 
@@ -22,9 +23,10 @@ INSTALLED_RAY := $(VENV)/.ray-installed
 
 MATRIX ?= 3.5 4.0 4.1 4.2 4.3
 CORPUS ?= eventlogs
+TRACES ?= traces
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean bench-merge
+.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean bench-merge bench-cluster
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +93,9 @@ bench-advise: $(INSTALLED)  ## Measure how fast an event log is read and advised
 
 bench-predictions: $(INSTALLED)  ## Compare what advise predicts from logs of bench-overlap and bench-gpu with what these measured
 	$(PY) -m jobs.predictions
+
+bench-cluster: $(INSTALLED)  ## Compare schedulers of training jobs on the workloads in TRACES, which are not part of the repository
+	TRACES="$(TRACES)" $(PY) -m jobs.bench_cluster
 
 wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
 	rm -rf dist build/lib build/bdist.*

@@ -12,7 +12,9 @@ from dagopt import __version__
 from dagopt.cli.advise import advise
 from dagopt.cli.conf import conf
 from dagopt.cli.learn import learn
+from dagopt.cli.simulate import simulate
 from dagopt.cli.submit import submit
+from dagopt.cli.topology import topology
 from dagopt.cli.tune import tune
 from dagopt.errors import DagoptError
 
@@ -23,7 +25,7 @@ def commands() -> None:
     """Spark applications that mix I/O and CPU work finish sooner, with the same results."""
 
 
-for command in (advise, conf, learn, submit, tune):
+for command in (advise, conf, learn, simulate, submit, topology, tune):
     commands.add_command(command)
 
 

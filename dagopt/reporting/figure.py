@@ -66,6 +66,10 @@ class Panel:
     """Cores of all executors: what CPU utilisation is a share of."""
     num_gpus: float = 0.0
     """GPUs of all executors, likewise."""
+    unit: str = "task"
+    """What a bar stands for, and where it is: words of the figure."""
+    place: str = "executor"
+    busy: str = "CPU and other"
     holds: tuple[Hold, ...] = ()
 
 
@@ -160,7 +164,9 @@ def figure_json(panels: Sequence[Panel]) -> dict[str, Any]:
         drawn = len(placed)
         heading = panel.heading
         if drawn < len(panel.bars):
-            heading += f" ({len(panel.bars)} tasks drawn as {drawn} bars: neighbours are merged)"
+            heading += (
+                f" ({len(panel.bars)} {panel.unit}s drawn as {drawn} bars: neighbours are merged)"
+            )
         layout["annotations"].append(
             {"text": _plain(heading), "x": 0, "y": top - 0.1 * height, "xref": "paper",
              "yref": "paper", "yanchor": "bottom", "showarrow": False}
@@ -244,10 +250,12 @@ def _timeline(panel: Panel, placed: Sequence[tuple[str, Bar]], axis: str) -> lis
     computing, waiting = [], []
     for row, bar in placed:
         name = _plain(" ".join(panel.stage_names[bar.stage].split())[:120])
-        tasks = "1 task" if bar.num_tasks == 1 else f"{bar.num_tasks} tasks"
+        unit = _plain(panel.unit)
+        tasks = f"1 {unit}" if bar.num_tasks == 1 else f"{bar.num_tasks} {unit}s"
         group = f" of {_plain(bar.group)}" if bar.group else ""
+        where = f"{group} on {_plain(panel.place)} {_plain(row)}"
         text = (
-            f"{name}<br>{tasks}{group} on executor {_plain(row)}<br>{bar.start_s:.2f} to {bar.end_s:.2f} s, "
+            f"{name}<br>{tasks}{where}<br>{bar.start_s:.2f} to {bar.end_s:.2f} s, "
             f"of it waiting {bar.read_s - bar.start_s:.2f} s"
         )
         computing.append((row, bar.start_s, bar.end_s, _COLOURS[bar.stage % len(_COLOURS)], text))
@@ -290,5 +298,5 @@ def _shares(panel: Panel, axis: str) -> list[dict[str, Any]]:
     return [
         {"type": "scatter", "mode": "lines", "x": times, "y": share, "yaxis": axis,
          "stackgroup": axis, "name": name, "line": {"width": 0}, "fillcolor": colour}
-        for share, name, colour in ((rest, "CPU and other", "#4477aa"), (waiting, "waiting for I/O", "#ccbb44"))
+        for share, name, colour in ((rest, panel.busy, "#4477aa"), (waiting, "waiting for I/O", "#ccbb44"))
     ] + lines  # fmt: skip

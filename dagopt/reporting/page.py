@@ -29,7 +29,14 @@ class Page:
     tables: tuple[PageTable, ...]
     notes: tuple[str, ...]
     properties: str
+    """Settings to use; empty where there are none to show."""
     provenance: tuple[tuple[str, str], ...]
+    legend: str = (
+        "A row is a slot of an executor, a colour a stage; the light part of a bar is waiting for "
+        "shuffle blocks. Below: the share of cores whose tasks compute or do what is not measured "
+        "(blue), and wait (yellow); above 100 % there are more tasks than cores."
+    )
+    """What the timelines show."""
 
 
 def render(page: Page) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import dagopt
 from dagopt.reporting.figure import Bar, Panel
-from dagopt.reporting.page import Page, PageTable, render
+from dagopt.reporting.page import Page, render
+from dagopt.reporting.table import PageTable
 from dagopt.tune.records import PhaseRecord, TrialResult
 from dagopt.units import format_bytes, format_s
 

@@ -1,0 +1,1 @@
+"""Clusters of accelerators on which training jobs share time: jobs, measurements, policies."""

@@ -1,0 +1,1 @@
+"""Schedulers of others, written from their papers: what dagopt is compared with."""
