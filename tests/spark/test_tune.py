@@ -99,6 +99,7 @@ def test_a_stopped_sweep_goes_on_from_its_last_boundary(sweeps: dict[str, Any]) 
     assert found["first"] == 15
     assert found["iterations"] == [35] * 4
     assert "which has a sweep with" in found["other"]
+    assert "run again with checkpoint" in found["told"]
 
 
 def test_a_dataframe_is_read_once_a_pass_in_its_order(sweeps: dict[str, Any]) -> None:

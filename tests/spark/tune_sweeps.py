@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -88,10 +89,6 @@ class Unpicklable(Mlp):
 
     def init(self, params: Any, xp: Any) -> Any:
         return {"lock": threading.Lock(), **super().init(params, xp)}
-
-
-class InterruptedSweepError(Exception):
-    """Stands for a killed driver."""
 
 
 def error_of(*arguments: Any, **fields: Any) -> str:
@@ -183,11 +180,14 @@ def resumed(spark: Any) -> dict[str, Any]:
     def stop(row: Any) -> None:
         phases.append(row["iteration"])
         if row["iteration"] >= 15:
-            raise InterruptedSweepError
+            raise KeyboardInterrupt
 
     fields: dict[str, Any] = {"space": SPACE, "checkpoint": path, "phase_iterations": 10}
     first = study()
-    with contextlib.suppress(InterruptedSweepError):
+    told = io.StringIO()
+    handler = logging.StreamHandler(told)
+    logging.getLogger("dagopt").addHandler(handler)
+    with contextlib.suppress(KeyboardInterrupt):
         Tuner(spark, Mlp(NUM_INPUTS, 2), data, first, 4, 35, callback=stop, **fields).run()
     again: list[int] = []
     result = Tuner(
@@ -205,6 +205,7 @@ def resumed(spark: Any) -> dict[str, Any]:
         "same": [one.losses for one in result.trials] == [one.losses for one in whole.trials],
         "params": [one.params for one in result.trials] == [one.params for one in whole.trials],
         "first": min(again),
+        "told": told.getvalue(),
         "iterations": [len(one.losses) for one in result.trials],
         "other": error_of(
             spark, Mlp(NUM_INPUTS, 2), data, study(), 4, 99, space=SPACE, checkpoint=path
