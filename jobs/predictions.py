@@ -157,7 +157,7 @@ def main(out: Path) -> None:
     predictions = predictions_of(out)
     if not predictions:
         raise click.ClickException(f"{out}: no benchmark ran there with dagopt and a stock mode")
-    Console().print(prediction_table(predictions))
+    Console(width=None if sys.stdout.isatty() else 160).print(prediction_table(predictions))
     sys.exit(0 if all(each.is_met for each in predictions) else 1)
 
 

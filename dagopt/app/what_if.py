@@ -36,6 +36,9 @@ _CHANGE_ERROR_FRACTION: Final = 0.3
 """Error of predicted changes: the largest seen between predicted and measured savings of the overlap
 benchmark's cases, from the logs of its stock runs."""
 
+_MOST_EXECUTORS: Final = 5000
+"""The simulation's time grows with their square."""
+
 _BITS: Final = 8
 _MEGA: Final = 1e6
 
@@ -63,8 +66,8 @@ class Cluster:
     """Task slots that the recorded executors had for each of their real cores."""
 
     def __post_init__(self) -> None:
-        if self.num_executors is not None and self.num_executors < 1:
-            raise InputError(f"executors is {self.num_executors}, must be at least 1")
+        if self.num_executors is not None and not 1 <= self.num_executors <= _MOST_EXECUTORS:
+            raise InputError(f"executors is {self.num_executors}, must be 1 to {_MOST_EXECUTORS}")
         if self.num_gpus is not None and self.num_gpus < 0:
             raise InputError(f"gpus is {self.num_gpus}, must be at least 0")
         if self.link_mbit is not None and not 0 < self.link_mbit < math.inf:

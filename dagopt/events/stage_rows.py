@@ -47,6 +47,9 @@ _METRICS: Final = (
 _COLUMNS: Final = (*_IDENTITY, *_TIMES, *_METRICS)
 _NO_METRICS: Final = (math.nan,) * len(_METRICS)
 
+_MOST: Final = 2**31
+"""Spark counts tasks and attempts in 32 bits; what is beyond is nonsense."""
+
 _MS_PER_S: Final = 1e3
 _NS_PER_S: Final = 1e9
 _NO_READ: Final = ev.ShuffleReadMetrics(fetch_wait_ms=0, remote_bytes=0, local_bytes=0)
@@ -86,8 +89,8 @@ class StageRows:
         launch_ms = info.launch_ms or 0
         self._cells.extend(
             (
-                -1 if info.index is None else info.index,
-                info.attempt or 0,
+                info.index if info.index is not None and 0 <= info.index < _MOST else -1,
+                min(max(0, info.attempt or 0), _MOST),
                 executor,
                 host,
                 event.reason is not None and event.reason.reason == "Success",

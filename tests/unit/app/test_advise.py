@@ -88,6 +88,14 @@ def test_what_is_not_known_is_null_and_said(tmp_path: Path) -> None:
     json.dumps(advice.to_dict(), allow_nan=False)
 
 
+@pytest.mark.parametrize("index", [-(2**63), -7, 2**31, 2**63 - 1])
+def test_an_index_that_spark_has_not_is_not_known(tmp_path: Path, index: int) -> None:
+    lines = waiting_log()
+    lines[5] = lines[5].replace(b'"Index":0', f'"Index":{index}'.encode())
+    gain = gain_on(tmp_path, lines)
+    assert gain.found.traces[0].tasks.index[0] == -1
+
+
 def test_broken_lines_are_counted_and_shown(tmp_path: Path) -> None:
     lines = waiting_log()
     lines.insert(7, b'{"Event":"SparkListenerTaskEnd","Stage')
@@ -200,6 +208,7 @@ def test_several_logs_are_refused(tmp_path: Path) -> None:
     ("wrong", "message"),
     [
         ({"num_executors": 0}, "executors is 0"),
+        ({"num_executors": 5001}, "executors is 5001"),
         ({"link_mbit": 0.0}, "link-mbit is 0"),
         ({"slots_per_core": 17}, "slots-per-core is 17"),
         ({"recorded_slots_per_core": 0}, "recorded-slots-per-core is 0"),
