@@ -61,8 +61,11 @@ spark.stop()
 """
 
 HOLD = """
+import signal
 import sys
 from pathlib import Path
+# Whatever a shell starts in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, sys.argv[1])
 from jobs.emulated_cluster import EmulatedCluster, HostSpec
 
