@@ -24,33 +24,21 @@ from jobs.gpu_bench.measure import Measurement
 from jobs.gpu_bench.modes import DAGOPT, FIRST, MODES
 from jobs.gpu_bench.report import measurement_table, verdict_table, verdicts
 from jobs.gpu_bench.runner import Plan, num_steps, run_cases
-from jobs.overlap.modes import REPOSITORY, ModeError
-from jobs.overlap.options import names
+from jobs.overlap.modes import ModeError
+from jobs.overlap.options import bench_options, names
 from jobs.overlap.steps import Steps
 from jobs.predictions import gpu_predictions, prediction_table
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
-@click.option(
-    "--cases",
-    callback=names(*CASES, with_spaces=True),
-    envvar="CASES",
-    default=",".join(CASES),
-    help="Cases to run.",
-)
-@click.option(
-    "--modes",
-    callback=names(*MODES),
-    envvar="MODES",
-    default=",".join(MODES),
-    help="Modes to compare.",
-)
-@click.option(
-    "--repetitions",
-    type=click.IntRange(1),
-    envvar="REPETITIONS",
-    default=3,
-    help="Measured runs a mode, beside the first one of dagopt.",
+@bench_options(
+    names(*CASES, with_spaces=True),
+    tuple(CASES),
+    MODES,
+    {
+        "repetitions": "Measured runs a mode, beside the first one of dagopt.",
+        "out": "Folder of gpu.json, event logs and logs.",
+    },
 )
 @click.option(
     "--num-cores",
@@ -72,12 +60,6 @@ from jobs.predictions import gpu_predictions, prediction_table
     envvar="BATCHES",
     default=1,
     help="Arrow batches a task.",
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=REPOSITORY / "build" / "bench",
-    help="Folder of gpu.json, event logs and logs.",
 )
 def main(
     cases: tuple[str, ...],

@@ -18,39 +18,19 @@ import click
 from rich.console import Console
 
 from jobs.merge_bench.cases import CASES, MODES
-from jobs.merge_bench.report import (
-    OUT_DIR,
-    measurement_table,
-    verdict_table,
-    verdicts,
-    worst_error,
-)
+from jobs.merge_bench.report import measurement_table, verdict_table, verdicts, worst_error
 from jobs.merge_bench.runner import Measurement, RunError, run_mode
-from jobs.overlap.options import names
+from jobs.overlap.modes import in_turn
+from jobs.overlap.options import bench_options, names
 from jobs.overlap.steps import Steps
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
-@click.option(
-    "--cases",
-    callback=names(*CASES, with_spaces=True),
-    envvar="CASES",
-    default=",".join(CASES),
-    help="Cases to run.",
-)
-@click.option(
-    "--modes",
-    callback=names(*MODES),
-    envvar="MODES",
-    default=",".join(MODES),
-    help="Modes to compare.",
-)
-@click.option(
-    "--repetitions",
-    type=click.IntRange(1),
-    envvar="REPETITIONS",
-    default=3,
-    help="Runs of each mode.",
+@bench_options(
+    names(*CASES, with_spaces=True),
+    tuple(CASES),
+    MODES,
+    {"repetitions": "Runs of each mode.", "out": "Folder of merge.json."},
 )
 @click.option(
     "--scale",
@@ -58,12 +38,6 @@ from jobs.overlap.steps import Steps
     envvar="SCALE",
     default=1.0,
     help="Iterations of a trial, as a share.",
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=OUT_DIR,
-    help="Folder of merge.json.",
 )
 def main(
     cases: tuple[str, ...], modes: tuple[str, ...], repetitions: int, scale: float, out: Path
@@ -76,7 +50,7 @@ def main(
         folder = Path(name)
         with Steps(repetitions * len(modes)) as step:
             for repetition in range(repetitions):
-                for mode in modes[repetition % len(modes) :] + modes[: repetition % len(modes)]:
+                for mode in in_turn(modes, repetition):
                     step(f"{mode}, repetition {repetition + 1}")
                     try:
                         rows += run_mode(mode, cases, scale, folder)

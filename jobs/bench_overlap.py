@@ -20,7 +20,7 @@ from jobs.emulated_network import ClusterError, check_machine  # noqa: E402
 from jobs.overlap.cases import CASES, DEFAULT_CASES, Case  # noqa: E402
 from jobs.overlap.measure import Measurement  # noqa: E402
 from jobs.overlap.modes import DAGOPT, MODES, ModeError, dagopt_properties  # noqa: E402
-from jobs.overlap.options import names  # noqa: E402
+from jobs.overlap.options import bench_options, names  # noqa: E402
 from jobs.overlap.report import measurement_table, verdict_table, verdicts  # noqa: E402
 from jobs.overlap.runner import Plan, RunError, clusters_for, num_steps, run_cases  # noqa: E402
 from jobs.overlap.steps import Steps  # noqa: E402
@@ -36,19 +36,15 @@ examples:
 
 
 @click.command(help=__doc__, epilog=_EPILOG, context_settings={"show_default": True})
-@click.option(
-    "--cases",
-    callback=names(*CASES, TPCH),
-    envvar="CASES",
-    default=",".join(DEFAULT_CASES),
-    help=f"What to run, of these, real-cpu and {TPCH}.",
-)
-@click.option(
-    "--modes",
-    callback=names(*MODES),
-    envvar="MODES",
-    default=",".join(MODES),
-    help="Modes to compare.",
+@bench_options(
+    names(*CASES, TPCH),
+    DEFAULT_CASES,
+    MODES,
+    {
+        "cases": f"What to run, of these, real-cpu and {TPCH}.",
+        "repetitions": "Measured runs a mode.",
+        "out": "Folder of overlap.json, event logs and logs.",
+    },
 )
 @click.option(
     "--num-hosts",
@@ -63,13 +59,6 @@ examples:
     envvar="LINK_MBIT",
     default=100.0,
     help="Rate of each link.",
-)
-@click.option(
-    "--repetitions",
-    type=click.IntRange(1),
-    envvar="REPETITIONS",
-    default=3,
-    help="Measured runs a mode.",
 )
 @click.option(
     "--scale",
@@ -93,12 +82,6 @@ examples:
     help="Scale factor of the case tpch.",
 )
 @click.option("--subnet", envvar="SUBNET", help="A free /24 [default: one of 198.18.0.0/15].")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=REPOSITORY / "build" / "bench",
-    help="Folder of overlap.json, event logs and logs.",
-)
 def main(
     cases: tuple[str, ...],
     modes: tuple[str, ...],

@@ -39,18 +39,8 @@ def philly_jobs(
     for at, (gpus, work_s) in enumerate(drawn[["num_gpus", "gpu_time"]].to_numpy(float)):
         names = next(found for limit, found in _CATEGORIES if work_s <= limit)
         application = applications[names[at % len(names)]]
-        limits = application.batches
         replicas = int(min(gpus, application.max_replicas))
-        batch = min(limits.largest, max(limits.initial, replicas * limits.max_local))
-        jobs.append(
-            training_job(
-                application,
-                job_id=f"{application.name}-{at}",
-                arrival_s=float(of_day_s[at]),
-                asked_replicas=replicas,
-                asked_batch=batch if not application.is_batch_fixed else limits.largest,
-            )
-        )
+        jobs.append(_asked(application, f"{application.name}-{at}", float(of_day_s[at]), replicas))
     return sorted(jobs, key=lambda job: (job.arrival_s, job.job_id))
 
 

@@ -29,7 +29,8 @@ from dagopt.app.what_if import Cluster
 from jobs.gpu_bench.cases import CASES
 from jobs.gpu_bench.modes import DAGOPT, FUSED
 from jobs.overlap.event_log import split_log
-from jobs.overlap.modes import REPOSITORY, STOCK_SLOTS
+from jobs.overlap.modes import STOCK_SLOTS
+from jobs.overlap.options import BENCH_DIR
 
 MAX_ERROR = 0.2
 """Difference of predicted and measured seconds as a share of the latter, at most."""
@@ -150,7 +151,7 @@ def _prediction(
 @click.argument(
     "out",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
-    default=REPOSITORY / "build" / "bench",
+    default=BENCH_DIR,
 )
 def main(out: Path) -> None:
     """Print the table; exit code 1 where a prediction is too far off."""

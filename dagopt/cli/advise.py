@@ -5,23 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dagopt.cli.output import check_new, table_console, written
 from dagopt.cli.ranking import print_ranking
 from dagopt.errors import InputError
 from dagopt.units import format_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TextIO
-
     from dagopt.app.advise import Advice, StageAdvice
 
 _EPILOG = """
@@ -99,9 +95,7 @@ def advise(
 
     if as_json and as_csv:
         raise InputError("--json and --csv: give one of them")
-    for file in (html, perfetto):
-        if file is not None and file.exists() and not force:
-            raise InputError(f"{file} exists; --force overwrites")
+    check_new(html, perfetto, force=force)
     cluster = Cluster(
         num_executors=executors,
         num_gpus=gpus,
@@ -137,9 +131,7 @@ def advise(
 
 
 def _print(advice: Advice) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _FILE_WIDTH
+    console = table_console(_FILE_WIDTH)
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
@@ -210,7 +202,7 @@ def _write_page(advice: Advice, path: Path) -> None:
     from dagopt.cli.advice_page import advice_page  # noqa: PLC0415
     from dagopt.reporting.page import render  # noqa: PLC0415
 
-    with _written(path) as file:
+    with written(path) as file:
         file.write(render(advice_page(advice)))
 
 
@@ -218,15 +210,5 @@ def _write_trace(advice: Advice, path: Path) -> None:
     from dagopt.cli.advice_page import advice_panels  # noqa: PLC0415
     from dagopt.reporting.perfetto import write_perfetto  # noqa: PLC0415
 
-    with _written(path) as file:
+    with written(path) as file:
         write_perfetto(advice_panels(advice), file)
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[TextIO]:
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    click.echo(f"Wrote {path}", err=True)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from dagopt.cli.output import table_console
 from dagopt.units import format_s
 
 if TYPE_CHECKING:
@@ -70,9 +71,7 @@ def print_ranking(
 
 
 def _print(ranking: Ranking) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _FILE_WIDTH
+    console = table_console(_FILE_WIDTH)
     gains = [each for each in ranking.applications if each.sure_s > 0]
     console.print(
         Text(f"{len(gains)} of {len(ranking.applications)} applications would surely gain", "bold")

@@ -13,10 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from dagopt.cli.output import check_new, table_console, written
 from dagopt.errors import InputError
 
 if TYPE_CHECKING:
     from dagopt.sim.cluster.outcome import Outcome
+
+_FILE_WIDTH = 120
 
 _EPILOG = """
 \b
@@ -103,8 +106,7 @@ def simulate(
     from dagopt.app.simulate import simulate_workload  # noqa: PLC0415
     from dagopt.app.topology import read_topology  # noqa: PLC0415
 
-    if html is not None and html.exists() and not force:
-        raise InputError(f"{html} exists; --force overwrites")
+    check_new(html, force=force)
     topology = read_topology(cluster)
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
@@ -141,11 +143,8 @@ def simulate(
         from dagopt.reporting.page import render  # noqa: PLC0415
 
         page = render(simulation_page(found, topology, workload=str(workload)))
-        try:
-            html.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{html}: cannot be written: {error.strerror}") from error
-        click.echo(f"Wrote {html}", err=True)
+        with written(html) as file:
+            file.write(page)
 
 
 # Private functions
@@ -159,10 +158,7 @@ def _print(outcomes: list[Outcome]) -> None:
         table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
     for outcome in outcomes:
         table.add_row(*cells(outcome))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 120
-    console.print(table)
+    table_console(_FILE_WIDTH).print(table)
 
 
 def _failure(text: str) -> tuple[str, float, float]:

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dagopt.cli.output import table_console
 from dagopt.errors import InputError
 
 _EPILOG = """
@@ -67,9 +67,7 @@ def topology(*, path: Path, matrix: str, hosts: tuple[str, ...], as_json: bool) 
             )
         )
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _FILE_WIDTH
+    console = table_console(_FILE_WIDTH)
     for line in draw_topology(found):
         console.print(Text(line), soft_wrap=True)
     if len(members) > _MOST and matrix != "none":

@@ -8,6 +8,7 @@ for, so a cluster of 10,000 costs nothing until then. Other traffic on a link is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -104,8 +105,8 @@ class Topology:
     """By switch, its link to other switches; a switch without one does not limit."""
 
     def __post_init__(self) -> None:
-        names = [host.name for host in self.hosts]
-        twice = sorted({name for name in names if names.count(name) > 1}) if names else []
+        counts = Counter(host.name for host in self.hosts)
+        twice = sorted(name for name, count in counts.items() if count > 1)
         if twice:
             raise InputError(f"host {twice[0]} is in the topology twice")
         if not any(host.addresses for host in self.hosts):

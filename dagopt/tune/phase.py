@@ -44,8 +44,6 @@ class GroupWork:
     """Batches of a pass by data set, where known."""
     sources: tuple[str, ...] = ()
     """Files that hold the states of its trials."""
-    target: str = ""
-    """File that gets their states."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -220,6 +220,12 @@ class Records:
         """Trials that go on, by number."""
         return [one for _, one in sorted(self.trials.items()) if one.status == "running"]
 
+    def best(self, *, minimizes: bool) -> TrialRecord | None:
+        """The completed trial with the best last loss; None where none completed."""
+        sign = 1 if minimizes else -1
+        complete = [one for one in self.trials.values() if one.status == "complete"]
+        return min(complete, key=lambda one: (sign * one.losses[-1], one.number), default=None)
+
     def candidate(self, record: TrialRecord, num_iterations: int) -> Candidate:
         """A trial as grouping sees it."""
         assert record.footprint is not None  # it was watched  # noqa: S101

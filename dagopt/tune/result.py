@@ -36,22 +36,19 @@ class SweepResult:
     @classmethod
     def of(cls, records: Records, search: Search, store: Store, elapsed_s: float) -> SweepResult:
         """From what is known at the end."""
-        trials = [_result(one) for _, one in sorted(records.trials.items())]
-        sign = 1 if search.minimizes else -1
-        complete = [one for one in trials if one.status == "complete"]
-        best = min(complete, key=lambda one: (sign * one.losses[-1], one.number), default=None)
+        best = records.best(minimizes=search.minimizes)
         state = None
         if best is not None:
-            file = records.trials[best.number].file
-            state = pickle.loads(store.read(file))[best.number]  # noqa: S301  ours
+            state = pickle.loads(store.read(best.file))[best.number]  # noqa: S301  ours
+        every = tuple(one for _, one in sorted(records.trials.items()))
         return cls(
-            trials=tuple(trials),
+            trials=tuple(map(_result, every)),
             phases=tuple(records.phases),
-            best=best,
+            best=None if best is None else _result(best),
             best_state=state,
             elapsed_s=elapsed_s,
             not_stackable="; ".join(sorted(set(records.not_stackable.values()))),
-            records=tuple(one for _, one in sorted(records.trials.items())),
+            records=every,
         )
 
     @property

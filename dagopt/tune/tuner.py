@@ -363,8 +363,6 @@ class Tuner:
     def _files(self) -> list[str]:
         """Files of states that are still needed."""
         records = self._records.trials.values()
-        ended = [one for one in records if one.status == "complete" and one.loss is not None]
-        sign = 1 if self._search.minimizes else -1
-        best = min(ended, key=lambda one: (sign * (one.loss or 0.0), one.number), default=None)
+        best = self._records.best(minimizes=self._search.minimizes)
         kept = {one.file for one in records if one.status == "running" and one.file}
         return sorted(kept | ({best.file} if best is not None else set()))

@@ -21,6 +21,7 @@ from jobs.gpu_bench.cases import REAL_CORES, REAL_EDGE, WARM_UP, Case, images_di
 from jobs.gpu_bench.measure import Measurement, form_of, gpu_allocated_s, predicted_s
 from jobs.gpu_bench.modes import DAGOPT, DECISIONS, FIRST, FORMS, RAY, spark_properties
 from jobs.gpu_bench.work import Load, busy_s
+from jobs.overlap.modes import in_turn
 from jobs.overlap.runner import Application, RunError, start_process
 
 
@@ -87,9 +88,7 @@ def run_cases(
                 step(f"{case.name}: {DAGOPT}, first run")
                 answers.ask(case, DAGOPT, 0)
             for repetition in range(1, plan.repetitions + 1):
-                # Every mode is first once, so that a drift of the machine hits none alone.
-                turn = repetition % len(plan.modes)
-                for mode in plan.modes[turn:] + plan.modes[:turn]:
+                for mode in in_turn(plan.modes, repetition):
                     step(f"{case.name}: {mode}, repetition {repetition}")
                     answers.ask(case, mode, repetition)
         for application in applications.values():

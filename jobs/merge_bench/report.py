@@ -23,7 +23,6 @@ from jobs.merge_bench.cases import (
     SPARK_TASK,
 )
 from jobs.merge_bench.runner import Measurement
-from jobs.overlap.modes import REPOSITORY
 
 OTHERS = "best other"
 REQUIRED = (
@@ -35,8 +34,6 @@ REQUIRED = (
     (APART, OTHERS, 0.95),
 )
 """Case, what dagopt is compared with, and by how much it must be faster."""
-
-OUT_DIR = REPOSITORY / "build" / "bench"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

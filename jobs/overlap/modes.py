@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobs.emulated_cluster import EmulatedCluster
 
 STOCK_SLOTS = {"stock-1x": 1, "stock-2x": 2, "stock-4x": 4}
@@ -89,3 +91,12 @@ def dagopt_properties() -> dict[str, str]:
         "spark.dagopt.planner.pythonpath": str(REPOSITORY),
         "spark.dagopt.slotsPerCore": "4",
     }
+
+
+def in_turn(modes: Sequence[str], repetition: int) -> tuple[str, ...]:
+    """The modes as one repetition runs them.
+
+    Every mode is first once, so that a drift of the machine hits none alone.
+    """
+    first = repetition % len(modes)
+    return (*modes[first:], *modes[:first])

@@ -22,7 +22,7 @@ from jobs.emulated_cluster import EmulatedCluster, HostSpec, hand_on_priority
 from jobs.emulated_network import ClusterError
 from jobs.overlap.event_log import read_runs, split_log
 from jobs.overlap.measure import Measurement, measure
-from jobs.overlap.modes import DAGOPT, REPOSITORY, spark_properties
+from jobs.overlap.modes import DAGOPT, REPOSITORY, in_turn, spark_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -172,9 +172,7 @@ def _run_on_cluster(
                 ask(mode, {"do": "prepare", "case": case.name})
                 ask(mode, {"do": "run", "group": f"{case.name}-warm-up"})
             for repetition in range(1, plan.repetitions + 1):
-                # Every mode is first once, so that a drift of the machine hits none alone.
-                turn = repetition % len(own)
-                for mode in own[turn:] + own[:turn]:
+                for mode in in_turn(own, repetition):
                     step(f"{case.name}: {mode}, repetition {repetition}")
                     answer = ask(mode, {"do": "run", "group": f"{case.name}-{repetition}"})
                     if answer:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from jobs.emulated_cluster import EmulatedCluster, HostSpec
-from jobs.overlap.modes import DAGOPT, spark_properties
+from jobs.overlap.modes import DAGOPT, in_turn, spark_properties
 from jobs.overlap.runner import start_driver
 from jobs.tpch import DATA_ROOT, QUERIES, compare_results, ensure_data
 
@@ -138,8 +138,7 @@ def _time_query(
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
     for repetition in range(repetitions + 1):
         step(f"tpch: Q{query}, " + (f"repetition {repetition}" if repetition else "warm-up"))
-        turn = (query + repetition) % len(MODES)
-        for mode in MODES[turn:] + MODES[:turn]:
+        for mode in in_turn(MODES, query + repetition):
             results = rows_dir / f"{mode}-{repetition}"
             answer = applications[mode].ask({"query": query, "results": str(results)})
             if repetition:

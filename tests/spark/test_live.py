@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.browser import dom_of, needs_browser
 from tests.conftest import run_spark
 from tests.spark.gpu_cluster import gpu_conf
 from tests.unit.reporting.test_page import EVIL, Parts
 
 pytestmark = pytest.mark.spark
 
-CHROMIUM = shutil.which("chromium")
 
 #: A shuffle whose stage has an evil name, and a GPU operator; then all that there is to see is written down.
 JOB = """
@@ -203,18 +201,9 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(seen: Seen) -> None:
     assert seen.text("text").startswith("dagopt, mode on: ")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@needs_browser
 def test_a_browser_draws_its_timeline(seen: Seen, tmp_path: Path) -> None:
-    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=10000"]
-    page = seen.directory / "page.html"
-    done = subprocess.run(
-        [*command, "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    parts = Parts(done.stdout)
-    assert 'class="point"' in done.stdout
+    dom = dom_of(seen.directory / "page.html", tmp_path / "profile")
+    parts = Parts(dom)
+    assert 'class="point"' in dom
     assert parts.tags.count("script") == 3

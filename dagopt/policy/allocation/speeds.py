@@ -64,11 +64,10 @@ def speeds(jobs: Sequence[JobView], cluster: ClusterView) -> Speeds:
         # A fragmented job must not look faster where it is than packed: the model cannot know better.
         per_s[known] = np.where(numbers <= most, whole, 0.0)
         fair = max(1.0, total / len(jobs))
-        share = np.array([np.interp(fair, numbers, row) for row in np.maximum.accumulate(whole, 1)])
+        rising = np.maximum.accumulate(whole, 1)
+        share = np.array([np.interp(fair, numbers, row) for row in rising])
         share_per_s[known] = np.maximum(share, 1e-30)
-        twice = np.array(
-            [np.interp(2 * fair, numbers, row) for row in np.maximum.accumulate(whole, 1)]
-        )
+        twice = np.array([np.interp(2 * fair, numbers, row) for row in rising])
         power = float(np.log2(np.maximum(twice, share_per_s[known]) / share_per_s[known]).mean())
     waits = [at for at, view in enumerate(jobs) if view.coefficients is None]
     held_per_s[waits] = [1.0 if jobs[at].held else 0.0 for at in waits]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dagopt.model.training import ClusterView, JobView, Placement, Plan, placement_of
@@ -55,6 +55,25 @@ def take_emptiest(free: list[int], number: int) -> Placement:
         free[host] -= taken
         left -= taken
     return placement_of(counts)
+
+
+def run_in_order(queue: Iterable[JobView], cluster: ClusterView) -> Plan:
+    """Each job of a queue gets what its user asked for while there is room; who runs stays in place.
+
+    A job that does not fit is passed over for those behind it.
+    """
+    left = cluster.num_accelerators
+    chosen: list[JobView] = []
+    for view in queue:
+        if view.job.asked_replicas <= left:
+            left -= view.job.asked_replicas
+            chosen.append(view)
+    plan = {view.job.job_id: view.held for view in chosen if view.held}
+    free = free_of(cluster, plan)
+    for view in chosen:
+        if not view.held:
+            plan[view.job.job_id] = take_emptiest(free, view.job.asked_replicas)
+    return plan
 
 
 def packed(number: int, per_host: int) -> tuple[int, ...]:

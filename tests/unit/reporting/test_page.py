@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 from dagopt.cli.main import main
-from dagopt.reporting.figure import Bar, Panel
+from dagopt.reporting.figure import Bar, Hold, Panel
 from dagopt.reporting.page import Page, render
 from dagopt.reporting.table import PageTable
 from tests.unit.events.event_lines import small_log
@@ -80,3 +81,13 @@ def test_the_command_writes_the_page_once(tmp_path: Path) -> None:
     assert "count at /home/me/job.py:12" in parts.texts
     assert main(["advise", str(log), "--html", str(page)]) == 2
     assert main(["advise", str(log), "--html", str(page), "--force"]) == 0
+
+
+def test_the_legend_names_what_is_drawn_and_nothing_else() -> None:
+    plain = evil_page()
+    (panel,) = plain.panels
+    hold = Hold(executor="1", start_s=0.0, end_s=1.0, text="group 1")
+    held = render(replace(plain, panels=(replace(panel, holds=(hold,), num_gpus=1.0),)))
+    told = ("how long their launch was delayed", "the share of GPUs that tasks hold")
+    assert all(text in held for text in told)
+    assert not any(text in render(plain) for text in told)

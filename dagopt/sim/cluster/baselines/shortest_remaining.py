@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dagopt.model.training import ClusterView, JobView, Plan
-from dagopt.sim.cluster.policy import Oracle, free_of, take_emptiest
+from dagopt.sim.cluster.policy import Oracle, run_in_order
 
 
 class ShortestRemaining:
@@ -30,16 +30,4 @@ class ShortestRemaining:
             step_s = self._oracle.step_s(job.job_id, job.asked_replicas)
             return self._oracle.remaining_steps(job.job_id) * step_s, job.job_id
 
-        plan: Plan = {}
-        left = cluster.num_accelerators
-        chosen: list[JobView] = []
-        for view in sorted(jobs, key=remaining_s):
-            if view.job.asked_replicas <= left:
-                left -= view.job.asked_replicas
-                chosen.append(view)
-        plan = {view.job.job_id: view.held for view in chosen if view.held}
-        free = free_of(cluster, plan)
-        for view in chosen:
-            if not view.held:
-                plan[view.job.job_id] = take_emptiest(free, view.job.asked_replicas)
-        return plan
+        return run_in_order(sorted(jobs, key=remaining_s), cluster)

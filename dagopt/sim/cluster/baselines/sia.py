@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dagopt.cost.goodput import best_goodput, job_columns
 from dagopt.errors import InfeasibleError
 from dagopt.model.training import ClusterView, JobView, Plan, num_held, placement_of
-from dagopt.sim.cluster.policy import free_of
+from dagopt.sim.cluster.policy import free_of, take_emptiest
 
 _NOTHING = 1e-9
 
@@ -143,7 +143,7 @@ def _place(jobs: Sequence[JobView], wanted: dict[str, int], cluster: ClusterView
         for other in small:
             by_host.setdefault(plan[other][0][0], []).append(other)
         if not by_host:
-            plan[job_id] = _anywhere(free, number)
+            plan[job_id] = take_emptiest(free, number)
             continue
         host = max(by_host, key=lambda h: (free[h], -h))
         for other in by_host[host]:
@@ -152,12 +152,3 @@ def _place(jobs: Sequence[JobView], wanted: dict[str, int], cluster: ClusterView
         queue = [job_id, *queue]
         queue.sort(key=lambda each: (-wanted[each], each))
     return plan
-
-
-def _anywhere(free: list[int], number: int) -> tuple[tuple[int, int], ...]:
-    counts = {}
-    for host in sorted(range(len(free)), key=lambda at: (-free[at], at)):
-        taken = min(free[host], number)
-        counts[host] = taken
-        number -= taken
-    return placement_of(counts)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dagopt.model.training import ClusterView, JobView, Plan
-from dagopt.sim.cluster.policy import free_of, take_emptiest
+from dagopt.sim.cluster.policy import run_in_order
 
 THRESHOLD_S = 16 * 3600.0
 """Accelerator seconds after which a job falls into the second queue."""
@@ -36,15 +36,4 @@ class Tiresias:
                 view.attained_s >= THRESHOLD_S, view.job.arrival_s, view.job.job_id
             ),
         )  # fmt: skip
-        left = cluster.num_accelerators
-        chosen: list[JobView] = []
-        for view in queue:
-            if view.job.asked_replicas <= left:
-                left -= view.job.asked_replicas
-                chosen.append(view)
-        plan = {view.job.job_id: view.held for view in chosen if view.held}
-        free = free_of(cluster, plan)
-        for view in chosen:
-            if not view.held:
-                plan[view.job.job_id] = take_emptiest(free, view.job.asked_replicas)
-        return plan
+        return run_in_order(queue, cluster)

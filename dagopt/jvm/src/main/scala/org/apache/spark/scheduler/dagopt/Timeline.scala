@@ -5,6 +5,7 @@ import java.io.StringWriter
 import com.fasterxml.jackson.core.JsonGenerator
 
 import org.apache.spark.SparkContext
+import org.apache.spark.status.TaskIndexNames
 import org.apache.spark.status.api.v1.TaskData
 
 /**
@@ -59,7 +60,7 @@ object Timeline {
         json.writeStringField("name", stage.name)
         json.writeNumberField("gpus", gpus(sc, stage.resourceProfileId))
         json.writeArrayFieldStart("tasks")
-        sc.statusStore.taskList(stage.stageId, stage.attemptId, most).foreach(task(json, _))
+        tasks(sc, stage.stageId, stage.attemptId, most).foreach(task(json, _))
         json.writeEndArray()
         json.writeEndObject()
       }
@@ -67,6 +68,10 @@ object Timeline {
     json.writeEndArray()
     json.writeNumberField("tasks_left_out", leftOut)
   }
+
+  /** By an index within the stage: without one the store sorts the tasks of all stages each time. */
+  private def tasks(sc: SparkContext, stage: Int, attempt: Int, most: Int): Iterable[TaskData] =
+    sc.statusStore.taskList(stage, attempt, 0, most, Some(TaskIndexNames.LAUNCH_TIME), ascending = true)
 
   /** What a task of the profile holds. */
   private def gpus(sc: SparkContext, profile: Int): Double =
