@@ -140,6 +140,15 @@ Plan: TypeAlias = dict[str, Placement]
 """By job id where it is to run; a job that is missing gets nothing."""
 
 
+def free_of(cluster: ClusterView, plan: Mapping[str, Placement]) -> list[int]:
+    """Accelerators of each host that a plan leaves free."""
+    free = list(cluster.capacity)
+    for placement in plan.values():
+        for host, number in placement:
+            free[host] -= number
+    return free
+
+
 def check_plan(plan: Plan, jobs: Iterable[JobView], cluster: ClusterView) -> None:
     """Check that a plan can be carried out.
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagopt.cost.goodput import relative_speed
-from dagopt.model.training import ClusterView, JobView, Plan, num_held
+from dagopt.model.training import ClusterView, JobView, Plan, free_of, num_held
 from dagopt.policy.allocation.objective import Objective, weights
 from dagopt.policy.allocation.place import place
 from dagopt.policy.allocation.share import share
@@ -65,12 +65,17 @@ class Scheduler:
                 return packed
             return packed * _spread(ordered[at], hosts, number, per_host)
 
-        plan = place(
-            {view.job.job_id: n for view, n in zip(ordered, numbers, strict=True)},
-            {view.job.job_id: view.held for view in ordered if view.held},
-            cluster.capacity,
-            value,
-        )
+        places = {view.job.job_id: view.held for view in ordered if view.held}
+        by_id = dict(zip(rows, numbers, strict=True))
+        plan = place(by_id, places, cluster.capacity, value)
+        # Whoever gets fewer because they are not together leaves some for those that got none.
+        while waiting := [job_id for job_id in rows if job_id not in plan]:
+            free = free_of(cluster, plan)
+            numbers = share([candidates[rows[job_id]] for job_id in waiting], sum(free))
+            more = place(dict(zip(waiting, numbers, strict=True)), places, free, value)
+            if not more:
+                break
+            plan |= more
         if self.regrouping is not None:
             plan = regroup(ordered, cluster, plan, now_s, self.regrouping)
         return plan

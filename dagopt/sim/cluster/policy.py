@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from dagopt.model.training import ClusterView, JobView, Placement, Plan, placement_of
+from dagopt.model.training import ClusterView, JobView, Placement, Plan, free_of, placement_of
 
 
 class Policy(Protocol):
@@ -31,15 +31,6 @@ class Oracle(Protocol):
 
     def remaining_steps(self, job_id: str) -> float:
         """Steps at that batch until the job's end, > 0."""
-
-
-def free_of(cluster: ClusterView, plan: Mapping[str, Placement]) -> list[int]:
-    """Accelerators of each host that a plan leaves free."""
-    free = list(cluster.capacity)
-    for placement in plan.values():
-        for host, number in placement:
-            free[host] -= number
-    return free
 
 
 def take_emptiest(free: list[int], number: int) -> Placement:

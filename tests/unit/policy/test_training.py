@@ -53,6 +53,19 @@ def test_plans_can_be_carried_out_and_do_not_depend_on_order(
     assert given == there.num_accelerators or not waiting
 
 
+def test_what_a_job_leaves_since_it_is_not_together_goes_to_one_that_waits() -> None:
+    views = [
+        view("a", ((0, 1),), truth=None, remaining=0.0, most_replicas=1, age_s=0.0),
+        view("b", remaining=1.0, most_replicas=1, age_s=0.0),
+        view("c", remaining=0.0, most_replicas=2, age_s=0.0),
+        view("d", truth=None, remaining=0.0, most_replicas=0, age_s=0.0),
+    ]
+    plan = Scheduler().plan(views, cluster(4, 2), 0.0)
+    assert {job_id: num_held(placement) for job_id, placement in plan.items()} == {
+        "a": 1, "b": 1, "c": 3, "d": 1,
+    }  # fmt: skip
+
+
 def test_a_single_job_gets_what_it_can_use() -> None:
     plan = Scheduler().plan([view("a", ((0, 2),), most_replicas=2, remaining=1e5)], cluster(4), 0.0)
     assert num_held(plan["a"]) == 4

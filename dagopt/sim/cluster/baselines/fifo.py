@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dagopt.model.training import ClusterView, JobView, Plan
-from dagopt.sim.cluster.policy import free_of, take_emptiest
+from dagopt.model.training import ClusterView, JobView, Plan, free_of
+from dagopt.sim.cluster.policy import take_emptiest
 
 
 class Fifo:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dagopt.model.training import ClusterView, JobView, Plan, num_held
-from dagopt.sim.cluster.policy import Oracle, free_of, take_emptiest
+from dagopt.model.training import ClusterView, JobView, Plan, free_of, num_held
+from dagopt.sim.cluster.policy import Oracle, take_emptiest
 
 
 class Optimus:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from dagopt.cost.goodput import best_goodput, job_columns
 from dagopt.errors import InfeasibleError
-from dagopt.model.training import ClusterView, JobView, Plan, num_held, placement_of
-from dagopt.sim.cluster.policy import free_of, take_emptiest
+from dagopt.model.training import ClusterView, JobView, Plan, free_of, num_held, placement_of
+from dagopt.sim.cluster.policy import take_emptiest
 
 _NOTHING = 1e-9
 
