@@ -31,7 +31,7 @@ from dagopt.model.wire import (
 )
 from dagopt.model.wire_gpu import Form, GpuStage, SliceDone, Slices, Steps
 from dagopt.model.wire_message import PROTOCOL_VERSION
-from dagopt.planner.report_body import counts, report_body
+from dagopt.planner.report_body import counts, no_report, report_body
 
 _LOG = logging.getLogger(__name__)
 
@@ -81,13 +81,17 @@ def run(
                 answers = [*answers, counts(controller)]
                 num_counted = controller.num_entries
         if answers:
-            out.write(b"".join(_ENCODER.encode(one) + b"\n" for one in answers))
+            out.write(b"".join(_encoded(one) + b"\n" for one in answers))
             out.flush()
         if log is not None and controller.num_entries != num_logged:
-            for entry in controller.new_entries(num_logged):
-                log.write(_ENCODER.encode(entry) + b"\n")
-            log.flush()
+            entries = controller.new_entries(num_logged)
             num_logged = controller.num_entries
+            try:
+                log.write(b"".join(_ENCODER.encode(entry) + b"\n" for entry in entries))
+                log.flush()
+            except OSError as error:
+                _LOG.warning("the decision log ends here: %s", error)
+                log = None
 
 
 def calm_gc() -> None:
@@ -120,7 +124,7 @@ def answer(controller: ApplicationController, message: FromJvm, now_s: float) ->
     if isinstance(message, Ping):
         return [Pong(seq=message.seq)]
     if isinstance(message, ReportRequest):
-        return [Report(id=message.id, body=report_body(controller, message, now_s))]
+        return [_report(controller, message, now_s)]
     try:
         return controller.step(message, now_s)
     except InputError as error:
@@ -133,3 +137,25 @@ def answer(controller: ApplicationController, message: FromJvm, now_s: float) ->
         if not isinstance(message, TaskSetSubmitted):
             return []
         return [Plan(stage=message.stage, attempt=message.attempt, action="pass", reason=reason)]
+
+
+# Private functions
+
+
+def _report(controller: ApplicationController, asked: ReportRequest, now_s: float) -> Report:
+    """The report; one that cannot be made is no reason to stop planning."""
+    try:
+        return Report(id=asked.id, body=report_body(controller, asked, now_s))
+    except Exception as error:  # noqa: BLE001  whatever it is, plans do not need it
+        _LOG.warning("no report: %r", error)
+        return Report(id=asked.id, body=no_report(error))
+
+
+def _encoded(message: FromPlanner) -> bytes:
+    try:
+        return _ENCODER.encode(message)
+    except Exception as error:
+        if not isinstance(message, Report):
+            raise
+        _LOG.warning("no report: %r", error)
+        return _ENCODER.encode(Report(id=message.id, body=no_report(error)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Reversible
+from itertools import islice
+from typing import Any, TypeVar
 
 from dagopt.controller.application import ApplicationController
 from dagopt.controller.group import GroupState
 from dagopt.controller.grouping import GroupingController
 from dagopt.controller.state import StageKey, StageState
 from dagopt.model.wire import Counts, ReportRequest
-from dagopt.reporting.live import live_lines, live_tables
+from dagopt.reporting.live import MAX_ROWS, live_lines, live_tables
+
+T = TypeVar("T")
 
 
 def counts(application: ApplicationController) -> Counts:
@@ -36,29 +40,51 @@ def report_body(
         asked: what is wanted.
         now_s: epoch seconds.
     """
-    body = _decided(application, now_s)
     if not asked.view:
-        return {**body, **_measured(application.grouping)}
-    known = {**body, "mode": asked.mode, "gate": asked.gate}
+        groups = [
+            _group(key, group, tasks=list(group.tasks))
+            for key, group in application.grouping.groups
+        ]
+        body = _decided(application, now_s, None)
+        return {**body, "groups": groups, **_measured(application.grouping)}
+    # Plans wait for a view, so what it has no rows for is left out before anything is made of it.
+    newest = _newest(application.grouping.groups, MAX_ROWS)
+    known = {
+        **_decided(application, now_s, MAX_ROWS),
+        "groups": [_group(key, group) for key, group in newest],
+        "mode": asked.mode,
+        "gate": asked.gate,
+    }
     return {
         "lines": live_lines(known),
         "tables": [table.to_dict() for table in live_tables(known)],
     }
 
 
+def no_report(error: Exception) -> dict[str, Any]:
+    """The body of a report, or of a view, that could not be made."""
+    why = f"{type(error).__name__}: {error}"
+    return {"error": why, "lines": [f"The planner could not make this view: {why}"], "tables": []}
+
+
 # Private functions
 
 
-def _decided(application: ApplicationController, now_s: float) -> dict[str, Any]:
+def _decided(application: ApplicationController, now_s: float, most: int | None) -> dict[str, Any]:
+    """What was decided, the newest ``most`` of what may be large."""
     controller, boundary = application.grouping, application.boundary
+    held = [stage for _, stage in sorted(controller.stages.items()) if stage.num_held]
     return {
         "time_s": now_s,
-        "decisions": [decision.to_dict() for decision in controller.decisions],
-        "held": [
-            _held(stage, now_s) for _, stage in sorted(controller.stages.items()) if stage.num_held
-        ],
-        "groups": [_group(key, group) for key, group in controller.groups],
-        "gpu_stages": [decision.to_dict() for decision in boundary.decisions],
+        "totals": {
+            "decisions": controller.num_decisions,
+            "held": len(held),
+            "groups": len(controller.groups),
+            "gpu_stages": boundary.num_decisions,
+        },
+        "decisions": [decision.to_dict() for decision in _newest(controller.decisions, most)],
+        "held": [_held(stage, now_s) for stage in _newest(held, most)],
+        "gpu_stages": [decision.to_dict() for decision in _newest(boundary.decisions, most)],
         "gpu_shifts": [shift.to_dict() for shift in boundary.shifts],
         "gpu_use": [use.to_dict() for use in boundary.uses],
         "task_sets": controller.num_task_sets,
@@ -108,16 +134,22 @@ def _held(stage: StageState, now_s: float) -> dict[str, Any]:
     }
 
 
-def _group(key: StageKey, group: GroupState) -> dict[str, Any]:
+def _newest(found: Reversible[T], most: int | None) -> list[T]:
+    """The last of them, in their order."""
+    return list(islice(reversed(found), most))[::-1]
+
+
+def _group(key: StageKey, group: GroupState, **more: Any) -> dict[str, Any]:
     """A group, with when its delay began and ended, or will."""
     return {
+        **more,
         "stage": key[0],
         "attempt": key[1],
         "group": group.group,
         "executor": group.executor,
         "host": group.host,
         "input_host_set": str(group.host_set),
-        "tasks": list(group.tasks),
+        "num_tasks": len(group.tasks),
         "formed_s": round(group.formed_s, 3),
         "launch_s": round(group.launch_s, 3),
     }

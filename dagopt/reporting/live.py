@@ -50,6 +50,8 @@ def summary(body: Entry) -> list[str]:
     counters = gate if isinstance(gate, dict) else {}
     if counters.get("off_reason"):
         return [f"dagopt is off: {counters['off_reason']}"]
+    if body.get("error"):
+        return [f"The planner could not make this report: {body['error']}"]
     seen, told = counters.get("task_sets_seen"), body.get("task_sets")
     untold = max(0, seen - told) if isinstance(seen, int) and isinstance(told, int) else "-"
     parts = [
@@ -64,8 +66,8 @@ def summary(body: Entry) -> list[str]:
         f"idle because of a hold: {cell(body, 'idle_hold_s', is_time=True)}",
     ]
     mode = (
-        f"dagopt, mode {cell(body, 'mode')}: {len(entries(body, 'decisions'))} grouping decisions,"
-        f" {len(entries(body, 'gpu_stages'))} forms of GPU operators"
+        f"dagopt, mode {cell(body, 'mode')}: {_total(body, 'decisions')} grouping decisions,"
+        f" {_total(body, 'gpu_stages')} forms of GPU operators"
     )
     lines = [mode, ", ".join(parts), ", ".join(launched)]
     if body.get("no_extension"):
@@ -135,6 +137,13 @@ def number(value: Any) -> float | None:
 # Private functions
 
 
+def _by_operator(found: Sequence[Entry]) -> Mapping[str, Sequence[Entry]]:
+    by_id: dict[str, list[Entry]] = {}
+    for entry in found:
+        by_id.setdefault(cell(entry, "id"), []).append(entry)
+    return by_id
+
+
 def _known(uses: Sequence[Entry]) -> list[Entry]:
     return [use for use in uses if use.get("gpu_busy_s") is not None]
 
@@ -151,8 +160,16 @@ def _newest(found: Sequence[Entry]) -> Sequence[Entry]:
     return list(reversed(found[-MAX_ROWS:]))
 
 
-def _note(found: Sequence[Entry], what: str) -> str:
-    return f"The last {MAX_ROWS} of {len(found)} {what}." if len(found) > MAX_ROWS else ""
+def _total(body: Entry, field: str) -> int:
+    """How many there are of which the list holds the newest."""
+    totals = body.get("totals")
+    total = totals.get(field) if isinstance(totals, dict) else None
+    return total if isinstance(total, int) else len(entries(body, field))
+
+
+def _note(body: Entry, field: str, what: str) -> str:
+    total = _total(body, field)
+    return f"The last {MAX_ROWS} of {total} {what}." if total > MAX_ROWS else ""
 
 
 def _span(entry: Entry, since: str, until: str) -> str:
@@ -162,7 +179,7 @@ def _span(entry: Entry, since: str, until: str) -> str:
 
 
 def _held(body: Entry) -> PageTable:
-    found = entries(body, "held")
+    found = entries(body, "held")[-MAX_ROWS:]
     rows = tuple(
         (
             stage_cell(entry),
@@ -178,31 +195,28 @@ def _held(body: Entry) -> PageTable:
         heading="Held now",
         columns=("stage", "name", "tasks", "held", "groups under a delay", "next launch in"),
         rows=rows,
-        note="" if rows else "No task is held.",
+        note=_note(body, "held", "stages") if rows else "No task is held.",
     )
 
 
 def _groups(body: Entry) -> PageTable:
     found = entries(body, "groups")
-    rows = []
-    for entry in _newest(found):
-        tasks = entry.get("tasks")
-        rows.append(
+    return PageTable(
+        heading="Task groups",
+        columns=("stage", "group", "executor", "host", "tasks", "reads from", "delay"),
+        rows=tuple(
             (
                 stage_cell(entry),
                 cell(entry, "group"),
                 cell(entry, "executor"),
                 cell(entry, "host"),
-                str(len(tasks)) if isinstance(tasks, list) else "-",
+                cell(entry, "num_tasks"),
                 cell(entry, "input_host_set"),
                 _span(entry, "formed_s", "launch_s"),
             )
-        )
-    return PageTable(
-        heading="Task groups",
-        columns=("stage", "group", "executor", "host", "tasks", "reads from", "delay"),
-        rows=tuple(rows),
-        note=_note(found, "groups"),
+            for entry in _newest(found)
+        ),
+        note=_note(body, "groups", "groups"),
     )
 
 
@@ -222,20 +236,20 @@ def _decisions(body: Entry) -> PageTable:
             )
             for entry in _newest(found)
         ),
-        note=_note(found, "decisions"),
+        note=_note(body, "decisions", "decisions"),
     )
 
 
 def _gpu_operators(body: Entry) -> PageTable:
-    found, uses = entries(body, "gpu_stages"), entries(body, "gpu_use")
-    shifts = entries(body, "gpu_shifts")
+    found, uses = entries(body, "gpu_stages"), _by_operator(entries(body, "gpu_use"))
+    shifts = _by_operator(entries(body, "gpu_shifts"))
     rows = []
     for entry in _newest(found):
-        own = of_operator(uses, entry)
+        own = uses.get(cell(entry, "id"), ())
         allocated_s, _ = _gpu_sums(own)
         known_s, busy_s = _gpu_sums(_known(own))
         is_known = bool(_known(own))
-        own_shifts = of_operator(shifts, entry)
+        own_shifts = shifts.get(cell(entry, "id"), ())
         reason = cell(entry, "reason")
         rows.append(
             (
@@ -255,5 +269,5 @@ def _gpu_operators(body: Entry) -> PageTable:
             "operator", "name", "partitions", "form", "GPU allocated", "GPU busy", "GPU idle", "reason",
         ),
         rows=tuple(rows),
-        note=_note(found, "operators"),
+        note=_note(body, "gpu_stages", "operators"),
     )  # fmt: skip

@@ -7,13 +7,16 @@ than this release, so a missing field is shown as "-", and fields not known here
 ================  =================================================================================
 ``mode``          ``off``, ``explain`` or ``on``
 ``conf``          the ``spark.dagopt.*`` keys that are set
+``error``         why the planner could not make the report, where it could not
 ``time_s``        when it was asked for, in seconds since 1970
+``totals``        how many ``decisions``, ``held``, ``groups`` and ``gpu_stages`` there are, where the lists
+                  have only the newest
 ``decisions``     the last 1,000, each with the fields of :class:`dagopt.model.decision.Decision`; a
                   line of ``spark.dagopt.decisionLog`` is one of them
 ``held``          stages of which tasks are held now: ``num_tasks``, ``num_held``, ``num_delayed_groups``,
                   and ``next_launch_s``, when the first of these delays ends
 ``groups``        the last 1,000 task groups: ``stage``, ``attempt``, ``group``, ``executor``, ``host``,
-                  ``input_host_set``, ``tasks`` (indexes in the stage), ``formed_s`` and ``launch_s``, between which
+                  ``input_host_set``, ``num_tasks``, ``tasks`` (indexes in the stage), ``formed_s`` and ``launch_s``, between which
                   they are delayed, in seconds since 1970
 ``gpu_stages``    the last 1,000 forms of GPU operators, each with the fields of
                   :class:`dagopt.model.decision.FormDecision`
@@ -41,8 +44,8 @@ from __future__ import annotations
 import html
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -68,8 +71,16 @@ class Report:
     body: Mapping[str, Any]
     """What the planner and the driver said, as JSON gives it."""
 
-    timeline: Mapping[str, Any] = field(default_factory=dict)
-    """When and where tasks ran, as Timeline.scala tells it; for the page, and not in the JSON."""
+    take_timeline: Callable[[], Mapping[str, Any]] = dict
+    """Gives :attr:`timeline`."""
+
+    @property
+    def timeline(self) -> Mapping[str, Any]:
+        """When and where tasks ran, as Timeline.scala tells it; for the page, and not in the JSON.
+
+        It is asked for when it is first needed, and empty once the session was stopped.
+        """
+        return self.take_timeline()
 
     @property
     def decisions(self) -> Sequence[Mapping[str, Any]]:

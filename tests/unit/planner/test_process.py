@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from dagopt.controller.application import ApplicationController
 from dagopt.errors import BridgeError
 from dagopt.model.wire import FromJvm, Hello, Ping, Plan, Pong, ReportRequest, TaskSetSubmitted
 from dagopt.model.wire_gpu import Form, GpuStage, SliceDone, TaskSums
+from dagopt.planner import process
 from dagopt.planner.process import answer, decode, run
 from dagopt.planner.report_body import report_body
+from dagopt.reporting.live import MAX_ROWS
 from tests.unit.controller import events as ev
 
 HELLO = Hello(app_id="app-1", spark="4.3.0")
@@ -139,6 +143,7 @@ def test_a_report_is_answered_with_its_number() -> None:
     assert out[1]["body"] == {
         "time_s": 12.5,
         "decisions": [],
+        "totals": {"decisions": 0, "held": 0, "groups": 0, "gpu_stages": 0},
         "held": [],
         "groups": [],
         "gpu_stages": [],
@@ -166,6 +171,7 @@ def test_a_report_says_what_is_held_and_how_long_groups_were_delayed() -> None:
         "executor": "1",
         "host": "h1",
         "input_host_set": "default",
+        "num_tasks": 1,
         "tasks": [0],
         "formed_s": 2.0,
         "launch_s": 2.0,
@@ -197,6 +203,64 @@ def test_a_view_is_lines_and_tables_of_text() -> None:
         assert {len(row) for row in table["rows"]} <= {len(table["columns"])}
         assert all(isinstance(text, str) for row in table["rows"] for text in row)
     assert json.loads(json.dumps(view)) == json.loads(msgspec.json.encode(view))
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A decision that tells when it is made a dictionary."""
+
+    stage: int
+    made: list[int]
+
+    def to_dict(self) -> dict[str, Any]:
+        self.made.append(self.stage)
+        return {"stage": self.stage, "id": self.stage}
+
+
+def test_a_view_costs_what_it_shows() -> None:
+    live = played()
+    made: list[int] = []
+    many = [Counted(stage, made) for stage in range(10 * MAX_ROWS)]
+    live.grouping.decisions.extend(many)  # type: ignore[arg-type]
+    live.grouping.num_decisions = 12_345
+    live.boundary.decisions.extend(many)  # type: ignore[arg-type]
+    view = report_body(live, ReportRequest(id=1, view=True), 7.0)
+    assert made == 2 * [each.stage for each in many[-MAX_ROWS:]]
+    assert view["lines"][0].startswith("dagopt, mode : 12345 grouping decisions")
+    shown = {table["heading"]: table for table in view["tables"]}
+    assert shown["Decisions"]["note"] == f"The last {MAX_ROWS} of 12345 decisions."
+    assert shown["Decisions"]["rows"][0][0] == str(many[-1].stage)
+
+
+@pytest.mark.parametrize("is_view", [False, True])
+@pytest.mark.parametrize("broken", ["raises", "is no JSON"])
+def test_a_report_that_cannot_be_made_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, broken: str, *, is_view: bool
+) -> None:
+    def body(*_: object) -> dict[str, Any]:
+        if broken == "raises":
+            raise ZeroDivisionError("by nothing")
+        return {"lines": np.array([1 + 2j])}
+
+    monkeypatch.setattr(process, "report_body", body)
+    _, report, pong = talk(HELLO, ReportRequest(id=5, view=is_view), Ping(seq=7))
+    assert (report["id"], pong["seq"]) == (5, 7)
+    why = "ZeroDivisionError: by nothing" if broken == "raises" else "TypeError: "
+    assert why in report["body"]["error"]
+    assert why in report["body"]["lines"][0]
+
+
+class FullDisk(io.BytesIO):
+    """A file on it."""
+
+    def flush(self) -> None:
+        raise OSError("No space left on device")
+
+
+def test_a_log_that_cannot_be_written_ends_no_planner(caplog: pytest.LogCaptureFixture) -> None:
+    out = talk(HELLO, GPU_STAGE, GPU_STAGE, Ping(seq=7), log=FullDisk())
+    assert out[-1]["seq"] == 7
+    assert caplog.messages == ["the decision log ends here: No space left on device"]
 
 
 def test_counts_follow_what_is_decided_and_what_has_ended() -> None:

@@ -17,7 +17,7 @@ BODY: dict[str, Any] = {
         {"stage": 5, "attempt": 1, "num_held": 3, "next_launch_s": None},
     ],
     "groups": [
-        {"stage": 4, "group": 1, "executor": "2", "host": "h2", "tasks": [0, 3],
+        {"stage": 4, "group": 1, "executor": "2", "host": "h2", "num_tasks": 2,
          "input_host_set": "rack1", "formed_s": 99.0, "launch_s": 99.25},
     ],
     "gpu_stages": [
@@ -63,6 +63,17 @@ def test_of_many_the_newest_are_shown_and_the_others_counted() -> None:
     shown = table({"decisions": many}, "Decisions")
     assert [row[0] for row in shown.rows] == [str(stage) for stage in range(104, 4, -1)]
     assert shown.note == "The last 100 of 105 decisions."
+
+
+def test_what_is_held_by_very_many_stages_is_cut_too() -> None:
+    held = table({"held": [{"stage": stage} for stage in range(MAX_ROWS + 5)]}, "Held now")
+    assert len(held.rows) == MAX_ROWS
+    assert held.note == "The last 100 of 105 stages."
+
+
+def test_a_report_that_could_not_be_made_says_why() -> None:
+    (line,) = live_lines({"error": "ValueError: odd", "gate": {"task_sets_seen": 3}})
+    assert line == "The planner could not make this report: ValueError: odd"
 
 
 @pytest.mark.parametrize("body", [{}, {"held": 3, "groups": [1, {}], "gpu_use": [{"id": 1}]}])
