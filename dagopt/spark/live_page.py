@@ -27,7 +27,7 @@ def live_page(body: Entry, timeline: Entry) -> Page:
     left_out = number(timeline.get("tasks_left_out")) or 0
     notes = ["Predictions are dagopt's own model of the stage, and are not what was measured."]
     if left_out:
-        notes.append(f"{left_out:.0f} tasks of older stages are not drawn.")
+        notes.append(f"{left_out:.0f} older tasks are not drawn.")
     if not timeline:
         notes.append("Spark did not say when tasks ran, so there is no timeline.")
     conf = body.get("conf")

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagopt.errors import BridgeError
@@ -125,7 +126,7 @@ def report(spark: SparkSession) -> Report:
     found = parse_report(str(text))
     missing = why_no_extension(conf.get("spark.sql.extensions"))
     body = {**found.body, "no_extension": missing} if missing else found.body
-    return dataclasses.replace(found, body=body, timeline=_timeline(context))
+    return dataclasses.replace(found, body=body, take_timeline=cache(lambda: _timeline(context)))
 
 
 def _timeline(context: Any) -> Mapping[str, Any]:

@@ -83,7 +83,7 @@ def test_the_verdict_is_the_sum_of_what_was_last_predicted() -> None:
 
 
 def test_what_is_not_drawn_is_said() -> None:
-    assert "3 tasks of older stages are not drawn." in live_page(BODY, TIMELINE).notes
+    assert "3 older tasks are not drawn." in live_page(BODY, TIMELINE).notes
     without = live_page(BODY, {})
     assert without.panels == ()
     assert any("no timeline" in note for note in without.notes)
@@ -95,4 +95,19 @@ def test_the_page_shows_settings_and_where_it_is_from(timeline: dict[str, Any]) 
     assert page.properties == "spark.dagopt.mode on\n"
     assert dict(page.provenance)["application"] == timeline.get("app_id", "unknown")
     assert ("etl" in page.title) == bool(timeline)
-    assert page.title in Report(body=BODY, timeline=timeline).to_html()
+    assert page.title in Report(body=BODY, take_timeline=lambda: timeline).to_html()
+
+
+def test_only_the_page_asks_when_tasks_ran() -> None:
+    asked: list[str] = []
+
+    def take() -> dict[str, Any]:
+        asked.append("timeline")
+        return TIMELINE
+
+    report = Report(body=BODY, take_timeline=take)
+    assert str(report)
+    assert report.to_json()
+    assert not asked
+    assert "etl" in report.to_html()
+    assert asked
