@@ -43,7 +43,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       else {
         // Also where neither grouping nor boundaries are on: a hint may ask for these, a function for a profile.
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
-        switch.onOff(new Runnable { def run(): Unit = planner.close() })
+        switch.onOff(new Runnable { def run(): Unit = { planner.close(); reports.end() } })
         planner.start()
         gpuStages = new GpuStages(sc, conf, switch, planner, counters, executors)
         GpuStages.current = gpuStages
@@ -62,15 +62,19 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
     forExecutors
   }
 
-  override def registerMetrics(appId: String, context: PluginContext): Unit =
+  override def registerMetrics(appId: String, context: PluginContext): Unit = {
+    // First, and where dagopt is off already too: both say so.
+    if (conf == null || conf.mode != "off") {
+      DagoptTab.attach(sc, reports)
+      DagoptMetrics.register(sc, counters, switch)
+    }
     if (!switch.isOff) switch.guard("the start of the gate") {
       sc.taskScheduler match {
         case scheduler: TaskSchedulerImpl => openGate(scheduler, appId)
         case other => switch.turnOff(s"the task scheduler is a ${other.getClass.getName}, not Spark's own")
       }
-      DagoptTab.attach(sc, reports)
-      DagoptMetrics.register(sc, counters, switch)
     }
+  }
 
   private def openGate(scheduler: TaskSchedulerImpl, appId: String): Unit = {
     val opened = new Gate(sc, scheduler, conf, planner, counters, switch, executors, plans)
@@ -124,6 +128,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       switch.silence("the application has ended")
       if (gpuStages != null && (GpuStages.current eq gpuStages)) GpuStages.current = null
       if (planner != null) planner.close()
+      reports.end()
       if (gate != null) gate.stop()
       // The report of this application stays for who asks; its SparkContext need not.
       switch.close()

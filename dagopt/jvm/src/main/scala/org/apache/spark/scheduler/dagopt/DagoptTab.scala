@@ -31,11 +31,12 @@ private[dagopt] final class DagoptPage(tab: DagoptTab, reports: Reports) extends
   override def render(request: Servlets.Request): Seq[Node] =
     UIUtils.headerSparkPage(request, "dagopt", content, tab)
 
-  private def content: Seq[Node] = reports.view() match {
-    case null => <p>{reports.whyNoView}</p> ++ table(Seq("counter", "value"), counters)
-    case view =>
-      each(view, "lines").map(line => <p>{line.asText}</p>) ++ each(view, "tables").flatMap(shown)
-  }
+  private def content: Seq[Node] =
+    try reports.view() match {
+      case null => <p>{reports.whyNoView}</p> ++ table(Seq("counter", "value"), counters)
+      case view =>
+        each(view, "lines").map(line => <p>{line.asText}</p>) ++ each(view, "tables").flatMap(shown)
+    } catch { case t: Throwable => <p>{s"dagopt cannot show what it does: $t"}</p> }
 
   private def counters: Seq[Seq[String]] = reports.counted.map { case (name, value) => Seq(name, value.toString) }
 

@@ -17,7 +17,7 @@ object Timeline {
   /**
    * The tasks of the newest stages as JSON, times in epoch ms, running tasks with an end of null.
    *
-   * @param most stages are left out when there would be more tasks than this
+   * @param most tasks; the oldest are left out and counted
    */
   def json(sc: SparkContext, most: Int): String = {
     val out = new StringWriter()
@@ -35,7 +35,7 @@ object Timeline {
 
   private def executors(json: JsonGenerator, sc: SparkContext): Unit = {
     json.writeArrayFieldStart("executors")
-    sc.statusStore.executorList(false).foreach { executor =>
+    sc.statusStore.executorList(true).foreach { executor =>
       json.writeStartObject()
       json.writeStringField("executor", executor.id)
       json.writeNumberField("cores", executor.totalCores)
@@ -51,16 +51,17 @@ object Timeline {
     json.writeArrayFieldStart("stages")
     sc.statusStore.stageList(null).foreach { stage =>
       val started = stage.numActiveTasks + stage.numCompleteTasks + stage.numFailedTasks + stage.numKilledTasks
-      if (started > room) { leftOut += started; room = 0 }
-      else if (started > 0) {
-        room -= started
+      val drawn = math.min(started, room)
+      leftOut += started - drawn
+      room -= drawn
+      if (drawn > 0) {
         json.writeStartObject()
         json.writeNumberField("stage", stage.stageId)
         json.writeNumberField("attempt", stage.attemptId)
         json.writeStringField("name", stage.name)
         json.writeNumberField("gpus", gpus(sc, stage.resourceProfileId))
         json.writeArrayFieldStart("tasks")
-        tasks(sc, stage.stageId, stage.attemptId, most).foreach(task(json, _))
+        tasks(sc, stage.stageId, stage.attemptId, drawn).foreach(task(json, _))
         json.writeEndArray()
         json.writeEndObject()
       }
@@ -69,9 +70,9 @@ object Timeline {
     json.writeNumberField("tasks_left_out", leftOut)
   }
 
-  /** By an index within the stage: without one the store sorts the tasks of all stages each time. */
+  /** The newest, by an index within the stage: without one the store sorts the tasks of all stages each time. */
   private def tasks(sc: SparkContext, stage: Int, attempt: Int, most: Int): Iterable[TaskData] =
-    sc.statusStore.taskList(stage, attempt, 0, most, Some(TaskIndexNames.LAUNCH_TIME), ascending = true)
+    sc.statusStore.taskList(stage, attempt, 0, most, Some(TaskIndexNames.LAUNCH_TIME), ascending = false).reverse
 
   /** What a task of the profile holds. */
   private def gpus(sc: SparkContext, profile: Int): Double =
