@@ -113,9 +113,9 @@ def decode(line: bytes) -> FromJvm:
     try:
         message = _DECODER.decode(line)
     except msgspec.MsgspecError as error:
+        _check_version(_version(line))
         raise BridgeError(f"not a message of the JVM: {error}: {line[:200]!r}") from error
-    if message.v != PROTOCOL_VERSION:
-        raise BridgeError(f"protocol version {message.v}, expected {PROTOCOL_VERSION}")
+    _check_version(message.v)
     return message
 
 
@@ -140,6 +140,26 @@ def answer(controller: ApplicationController, message: FromJvm, now_s: float) ->
 
 
 # Private functions
+
+
+class _Versioned(msgspec.Struct):
+    v: int = PROTOCOL_VERSION
+
+
+def _version(line: bytes) -> int:
+    """Of a line that is no message of ours: one of another build may lack or have what ours does not."""
+    try:
+        return msgspec.json.decode(line, type=_Versioned).v
+    except msgspec.MsgspecError:
+        return PROTOCOL_VERSION
+
+
+def _check_version(version: int) -> None:
+    if version != PROTOCOL_VERSION:
+        raise BridgeError(
+            f"protocol version {version}, expected {PROTOCOL_VERSION}: dagopt's jar and its Python"
+            " package are of different builds"
+        )
 
 
 def _report(controller: ApplicationController, asked: ReportRequest, now_s: float) -> Report:

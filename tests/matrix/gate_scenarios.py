@@ -167,7 +167,7 @@ def sql(sc: Any) -> Any:
 
 def nonsense(kind: str, **fields: Any) -> str:
     """The policy that answers a task set with this message, about the set unless ``stage`` is given."""
-    message = {"v": 1, "type": kind, "stage": "STAGE", "attempt": 0, **fields}
+    message = {"v": 2, "type": kind, "stage": "STAGE", "attempt": 0, **fields}
     return "nonsense answer=" + json.dumps(message, separators=(",", ":")).replace(
         '"STAGE"', "STAGE"
     )
@@ -240,8 +240,8 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "bad_conf": ("pass", shuffle_job, {"spark.dagopt.slotsPerCore": "17"}),
     "bad_json": ("nonsense answer=so_long", shuffle_job, LONG),
-    "bad_version": ('nonsense answer={"v":2,"type":"ready"}', shuffle_job, LONG),
-    "bad_type": ('nonsense answer={"v":1,"type":"shrug"}', shuffle_job, LONG),
+    "bad_version": ('nonsense answer={"v":3,"type":"ready"}', shuffle_job, LONG),
+    "bad_type": ('nonsense answer={"v":2,"type":"shrug"}', shuffle_job, LONG),
     "bad_stage": (nonsense("release", stage=999, reason=""), shuffle_job, LONG),
     "bad_task": (nonsense("launch", group=0, tasks=[0, 8], delay_ms=0), shuffle_job, LONG),
     "bad_executor": (

@@ -45,7 +45,7 @@ class Planner:
         self.trace.write(json.dumps({"at_ms": at_ms, "way": way, "message": message}) + "\n")
 
     def say(self, kind: str, **fields: Any) -> None:
-        self.write(json.dumps({"v": 1, "type": kind, **fields}))
+        self.write(json.dumps({"v": 2, "type": kind, **fields}))
 
     def write(self, line: str) -> None:
         with self.lock:

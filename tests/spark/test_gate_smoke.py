@@ -191,7 +191,7 @@ def test_the_report_names_the_mode(seen: dict[str, Any]) -> None:
         ("missing", 'Cannot run program "/nowhere/python3"'),
         ("bad_conf", "spark.dagopt.slotsPerCore is '17': allowed is a whole number from 1 to 16"),
         ("bad_json", "not JSON: so_long"),
-        ("bad_version", "protocol version 2, expected 1"),
+        ("bad_version", "protocol version 3, expected 2: dagopt's jar and its"),
         ("bad_type", "message type 'shrug'"),
         ("bad_stage", "stage 999.0 was never told"),
         ("bad_task", "task 8 of stage 1.0, which has 8"),

@@ -53,6 +53,24 @@ def test_a_message_of_the_jvm_needs_its_type(message: type[Message]) -> None:
     assert definition["properties"]["v"]["default"] == PROTOCOL_VERSION
 
 
+def test_another_type_of_message_is_another_version() -> None:
+    tags = {
+        str(message.__struct_config__.tag)
+        for message in get_args(wire.FromJvm) + get_args(wire.FromPlanner)
+    }
+    types = {
+        2: "concurrency counts cpu_only_done executor_added executor_removed fetch form gpu_stage hello"
+        " hold_from launch ping plan pong ready release report rest_done slice_done slices steps"
+        " task_ended task_set task_set_ended task_started"
+    }
+    assert " ".join(sorted(tags)) == types[PROTOCOL_VERSION]
+
+
+def test_both_sides_have_the_same_version() -> None:
+    (path,) = (Path(wire.__file__).parents[1] / "jvm").rglob("Wire.scala")
+    assert f"  val Version = {PROTOCOL_VERSION}\n" in path.read_text(encoding="utf-8")
+
+
 def test_types_are_told_apart_by_their_tags() -> None:
     for side in (wire.FromJvm, wire.FromPlanner):
         tags = [message.__struct_config__.tag for message in get_args(side)]
@@ -63,7 +81,7 @@ def test_a_message_says_all_its_fields_even_defaults() -> None:
     line = msgspec.json.encode(wire.Plan(stage=1, attempt=0, action="pass"))
     assert json.loads(line) == {
         "type": "plan",
-        "v": 1,
+        "v": 2,
         "stage": 1,
         "attempt": 0,
         "action": "pass",
@@ -96,7 +114,7 @@ def test_what_the_planner_says_can_be_read_back(message: wire.FromPlanner) -> No
 
 def test_a_task_set_takes_either_kind_of_inputs() -> None:
     head = (
-        '{"type":"task_set","v":1,"time_ms":1,"stage":2,"attempt":0,"num_tasks":2,"name":"n",'
+        '{"type":"task_set","v":2,"time_ms":1,"stage":2,"attempt":0,"num_tasks":2,"name":"n",'
         '"scopes":[],"hosts":["a"],"shuffle_types":["wide"],"inputs":'
     )
     sparse: wire.FromJvm = msgspec.json.decode(
@@ -112,7 +130,7 @@ def test_a_task_set_takes_either_kind_of_inputs() -> None:
 
 
 def test_a_field_of_a_newer_jvm_is_passed_over() -> None:
-    line = '{"type":"ping","v":1,"seq":4,"mood":"fine"}'
+    line = '{"type":"ping","v":2,"seq":4,"mood":"fine"}'
     decoded: wire.FromJvm = msgspec.json.decode(line, type=wire.FromJvm)
     assert decoded == wire.Ping(seq=4)
 

@@ -81,7 +81,7 @@ def test_nothing_said_ends_well() -> None:
     ("line", "complaint"),
     [
         (b"rubbish", "ERROR not a message of the JVM: JSON is malformed"),
-        (b'{"type":"ping","v":2,"seq":1}', "ERROR protocol version 2, expected 1"),
+        (b'{"type":"ping","v":3,"seq":1}', "ERROR protocol version 3, expected 2: "),
     ],
 )
 def test_another_protocol_ends_the_process_with_one_line(line: bytes, complaint: str) -> None:

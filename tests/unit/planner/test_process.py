@@ -46,8 +46,8 @@ def talk(*messages: FromJvm, log: io.BytesIO | None = None) -> list[dict[str, An
 
 def test_hello_is_answered_by_ready_and_ping_by_its_number() -> None:
     assert talk(HELLO, Ping(seq=7)) == [
-        {"type": "ready", "v": 1},
-        {"type": "pong", "v": 1, "seq": 7},
+        {"type": "ready", "v": 2},
+        {"type": "pong", "v": 2, "seq": 7},
     ]
 
 
@@ -72,10 +72,15 @@ def test_a_task_set_is_planned_and_its_groups_launched() -> None:
     [
         (b"rubbish\n", "not a message of the JVM: JSON is malformed: "),
         (b"\n", "not a message of the JVM: Input data was truncated: b'\\n'"),
-        (b'{"type":"dance","v":1}', "not a message of the JVM: Invalid value 'dance'"),
-        (b'{"type":"ping","v":1}', "Object missing required field `seq`"),
-        (b'{"type":"ping","v":1,"seq":"one"}', "Expected `int`, got `str` - at `$.seq`"),
-        (b'{"type":"ping","v":2,"seq":1}', "protocol version 2, expected 1"),
+        (b'{"type":"dance","v":2}', "not a message of the JVM: Invalid value 'dance'"),
+        (b'{"type":"ping","v":2}', "Object missing required field `seq`"),
+        (b'{"type":"ping","v":2,"seq":"one"}', "Expected `int`, got `str` - at `$.seq`"),
+        (b'{"type":"ping","v":3,"seq":1}', "protocol version 3, expected 2: dagopt's jar and its "),
+        (b'{"type":"dance","v":1}', "protocol version 1, expected 2: dagopt's jar and its "),
+        (
+            b'{"type":"hello","v":3,"app":1}',
+            "protocol version 3, expected 2: dagopt's jar and its ",
+        ),
     ],
 )
 def test_a_line_of_another_protocol_is_quoted(line: bytes, message: str) -> None:

@@ -65,7 +65,8 @@ private[dagopt] final class Nonsense(message: String) extends Exception(message)
  * nonsense, since ignoring it might hold tasks for ever.
  */
 private[dagopt] object Wire {
-  val Version = 1
+  /** As in dagopt/model/wire_message.py. */
+  val Version = 2
   val mapper = new ObjectMapper()
   private val factory: JsonFactory = mapper.getFactory
 
@@ -124,7 +125,8 @@ private[dagopt] object Wire {
       }
     fields.whole("v") match {
       case Version =>
-      case other => throw new Nonsense(s"protocol version $other, expected $Version")
+      case other => throw new Nonsense(
+        s"protocol version $other, expected $Version: dagopt's jar and its Python package are of different builds")
     }
     fields.text("type") match {
       case "ready" => Answer.Ready
