@@ -14,8 +14,8 @@ from tests.conftest import RunSparkScript, run_spark
 
 pytestmark = pytest.mark.spark
 
-#: dagopt's own planner with slow reports. The first of them cannot be made; once the file ``end`` is there,
-#: the next ends the planner.
+#: dagopt's own planner with slow reports. The first of them cannot be made, those while a file ``wait`` is
+#: there are not made, and when ``end`` is there the next one ends the planner.
 PLANNER = """
 import json, os, sys, time
 from pathlib import Path
@@ -30,6 +30,8 @@ def slow(application, question, now_s):
     (here / "asked.json").write_text(json.dumps(asked))
     if len(asked) == 1:
         raise ZeroDivisionError("<b>broken</b>")
+    while (here / "wait").exists():
+        time.sleep(0.1)
     if (here / "end").exists():
         time.sleep(1)
         os._exit(3)
@@ -111,6 +113,22 @@ while gone in [e["executor"] for e in timeline(1)["executors"]] and time.monoton
     time.sleep(0.2)
 result["executors"] = [e["executor"] for e in timeline(1)["executors"]]
 
+(here / "wait").touch()
+time.sleep(1.5)  # what was shown last is too old
+looker = threading.Thread(target=lambda: result.update(interrupted=tab()))
+looker.start()
+waiting = []
+while not waiting and looker.is_alive():
+    threads = sc._jvm.java.lang.Thread.getAllStackTraces().keySet()
+    of_web = [one for one in threads if one.getName().startswith("SparkUI")]
+    waiting = [one for one in of_web if any("DagoptPage" in at.toString() for at in one.getStackTrace())]
+for one in waiting:
+    one.interrupt()
+looker.join()
+result["num_interrupted"] = len(waiting)
+(here / "wait").unlink()
+result["after_interrupt"] = dagopt.report(spark).body["gate"]["off_reason"]
+
 (here / "end").touch()
 begun_s = time.monotonic()
 dagopt.report(spark)
@@ -182,6 +200,12 @@ def test_of_a_large_stage_the_newest_tasks_are_drawn(looked: Looked) -> None:
 def test_the_timeline_has_no_executors_that_have_gone(looked: Looked) -> None:
     assert "0" not in looked.found["executors"]
     assert "1" in looked.found["executors"]
+
+
+def test_who_is_interrupted_sees_a_page_and_ends_nothing(looked: Looked) -> None:
+    assert looked.found["num_interrupted"] == 1
+    assert "The planner did not answer" in looked.found["interrupted"]
+    assert looked.found["after_interrupt"] == ""
 
 
 def test_who_waits_when_the_planner_ends_waits_no_longer(looked: Looked) -> None:

@@ -43,7 +43,7 @@ private[dagopt] final class DagoptDriver extends DriverPlugin with Logging {
       else {
         // Also where neither grouping nor boundaries are on: a hint may ask for these, a function for a profile.
         planner = new PlannerProcess(conf, counters, heard, reason => switch.turnOff(reason))
-        switch.onOff(new Runnable { def run(): Unit = { planner.close(); reports.end() } })
+        switch.onOff(new Runnable { def run(): Unit = { reports.end(); planner.close() } })
         planner.start()
         gpuStages = new GpuStages(sc, conf, switch, planner, counters, executors)
         GpuStages.current = gpuStages
