@@ -38,6 +38,9 @@ _LOG = logging.getLogger(__name__)
 _DECODER: msgspec.json.Decoder[FromJvm] = msgspec.json.Decoder(FromJvm)
 _ENCODER = msgspec.json.Encoder()
 
+MAX_REPORT_BYTES = 32 * 1024 * 1024
+"""The JVM takes a line of more than twice that for nonsense, which ends everything."""
+
 ControllerFactory = Callable[[Hello], ApplicationController]
 """Makes the controller when the first message has told the configuration."""
 
@@ -167,15 +170,23 @@ def _report(controller: ApplicationController, asked: ReportRequest, now_s: floa
     try:
         return Report(id=asked.id, body=report_body(controller, asked, now_s))
     except Exception as error:  # noqa: BLE001  whatever it is, plans do not need it
-        _LOG.warning("no report: %r", error)
-        return Report(id=asked.id, body=no_report(error))
+        return _no_report(asked.id, error)
 
 
 def _encoded(message: FromPlanner) -> bytes:
-    try:
+    """The message's line, likewise."""
+    if not isinstance(message, Report):
         return _ENCODER.encode(message)
-    except Exception as error:
-        if not isinstance(message, Report):
-            raise
-        _LOG.warning("no report: %r", error)
-        return _ENCODER.encode(Report(id=message.id, body=no_report(error)))
+    try:
+        line = _ENCODER.encode(message)
+    except Exception as error:  # noqa: BLE001  as above
+        return _ENCODER.encode(_no_report(message.id, error))
+    if len(line) > MAX_REPORT_BYTES:
+        too_large = InputError(f"a report of more than {MAX_REPORT_BYTES >> 20} MB")
+        return _ENCODER.encode(_no_report(message.id, too_large))
+    return line
+
+
+def _no_report(number: int, error: Exception) -> Report:
+    _LOG.warning("no report: %r", error)
+    return Report(id=number, body=no_report(error))

@@ -16,7 +16,7 @@ from dagopt.errors import BridgeError
 from dagopt.model.wire import FromJvm, Hello, Ping, Plan, Pong, ReportRequest, TaskSetSubmitted
 from dagopt.model.wire_gpu import Form, GpuStage, SliceDone, TaskSums
 from dagopt.planner import process
-from dagopt.planner.process import answer, decode, run
+from dagopt.planner.process import MAX_REPORT_BYTES, answer, decode, run
 from dagopt.planner.report_body import report_body
 from dagopt.reporting.live import MAX_ROWS
 from tests.unit.controller import events as ev
@@ -238,19 +238,23 @@ def test_a_view_costs_what_it_shows() -> None:
 
 
 @pytest.mark.parametrize("is_view", [False, True])
-@pytest.mark.parametrize("broken", ["raises", "is no JSON"])
+@pytest.mark.parametrize("broken", ["raises", "is no JSON", "is too large"])
 def test_a_report_that_cannot_be_made_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, broken: str, *, is_view: bool
 ) -> None:
     def body(*_: object) -> dict[str, Any]:
         if broken == "raises":
             raise ZeroDivisionError("by nothing")
-        return {"lines": np.array([1 + 2j])}
+        return {"lines": np.array([1 + 2j]) if broken == "is no JSON" else "x" * MAX_REPORT_BYTES}
 
     monkeypatch.setattr(process, "report_body", body)
     _, report, pong = talk(HELLO, ReportRequest(id=5, view=is_view), Ping(seq=7))
     assert (report["id"], pong["seq"]) == (5, 7)
-    why = "ZeroDivisionError: by nothing" if broken == "raises" else "TypeError: "
+    why = {
+        "raises": "ZeroDivisionError: by nothing",
+        "is no JSON": "TypeError: ",
+        "is too large": "InputError: a report of more than 32 MB",
+    }[broken]
     assert why in report["body"]["error"]
     assert why in report["body"]["lines"][0]
 
