@@ -321,5 +321,6 @@ def _notes(
     if gain is not None:
         notes.append(
             "an event log does not say which task read from which host: links of sources are left out"
+            + (", but where waits say so" if gain.found.source_readings else "")
         )
     return tuple(notes)

@@ -38,6 +38,7 @@ _METRICS: Final = (
     "shuffle_write_s",
     "remote_read_bytes",
     "local_read_bytes",
+    "read_blocks",
     "input_bytes",
     "shuffle_written_bytes",
     "output_bytes",
@@ -52,14 +53,16 @@ _MOST: Final = 2**31
 
 _MS_PER_S: Final = 1e3
 _NS_PER_S: Final = 1e9
-_NO_READ: Final = ev.ShuffleReadMetrics(fetch_wait_ms=0, remote_bytes=0, local_bytes=0)
+_NO_READ: Final = ev.ShuffleReadMetrics(
+    fetch_wait_ms=0, remote_bytes=0, local_bytes=0, remote_blocks=0, local_blocks=0
+)
 _NO_WRITE: Final = ev.ShuffleWriteMetrics(written_bytes=0, write_ns=0)
 _NO_INPUT: Final = ev.InputMetrics(read_bytes=0)
 _NO_OUTPUT: Final = ev.OutputMetrics(written_bytes=0)
 
 
 class StageRows:
-    """Ends of the tasks of one stage attempt: one flat array of doubles, 176 bytes an end."""
+    """Ends of the tasks of one stage attempt: one flat array of doubles, 184 bytes an end."""
 
     __slots__ = (
         "_cells",
@@ -119,6 +122,7 @@ class StageRows:
                 _amount(write.write_ns, _NS_PER_S),
                 _amount(read.remote_bytes),
                 _amount(read.local_bytes),
+                _amount(read.remote_blocks) + _amount(read.local_blocks),
                 _amount((metrics.input or _NO_INPUT).read_bytes),
                 _amount(write.written_bytes),
                 _amount((metrics.output or _NO_OUTPUT).written_bytes),

@@ -92,6 +92,9 @@ class TaskColumns:
     local_read_bytes: Column
     """Map output read from its own executor or host."""
 
+    read_blocks: Column
+    """Blocks of map output that were read, from anywhere."""
+
     input_bytes: Column
     """Bytes of files and cached blocks."""
 
