@@ -293,7 +293,7 @@ def _source_bytes(trace: ApplicationTrace, stage: StageTrace) -> tuple[tuple[str
     fetched = np.nansum(tasks.remote_read_bytes) + np.nansum(tasks.local_read_bytes)
     if fetched <= np.nansum(tasks.input_bytes):
         return ()
-    written_on, _ = map_output(trace, stage)
+    written_on = tuple((each.host, each.written_bytes) for each in map_output(trace, stage))
     return written_on or tuple((host, 1) for host in sorted(trace.host_names))
 
 

@@ -7,7 +7,8 @@ from the same one: then they shared its link, each would read faster alone, and 
 
 The log is read in both ways. In the second, tasks read from one source each, in the order of their
 indexes, as much as its share of the map output: so range partitions and buckets lie. Where that makes
-the same number of bytes take more nearly the same time than the first way does, it is the likelier one.
+the same number of bytes take more nearly the same time than the first way does, it is the likelier one;
+and where neither does, if each task fetched just as many blocks as some source has map outputs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _FEW_BLOCKS: Final = 0.75
 """Blocks over those that all tasks would fetch of all map outputs, from which on that was all of them:
 some of a shuffle's blocks are empty."""
 
+_ALIKE: Final = 1.1
+"""Spreads whose ratio is up to this say nothing."""
+
 _MIN_TASKS: Final = 8
 """Fewer tasks show no rule."""
 
@@ -50,25 +54,33 @@ class SourceReading:
     """Whether it fits the recorded waits better than that each host waited for its own link."""
 
 
-def map_output(
-    trace: ApplicationTrace, stage: StageTrace
-) -> tuple[tuple[tuple[str, int], ...], int]:
-    """Bytes of map output that a stage reads, by the host that wrote it, and the number of map outputs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A host that wrote map output for a stage."""
 
-    Returns:
-        Hosts sorted, those without bytes left out; empty and 0 where the log does not hold the maps.
-    """
-    total: dict[str, int] = {}
-    num_outputs = 0
+    host: str
+    written_bytes: int
+    num_outputs: int
+    """Map outputs that are not empty."""
+
+
+def map_output(trace: ApplicationTrace, stage: StageTrace) -> tuple[Source, ...]:
+    """Who wrote what a stage reads, by host; empty where the log does not hold the maps."""
+    found: dict[str, tuple[int, int]] = {}
     for parent in trace.stages:
         if parent.stage_id not in stage.parent_stage_ids:
             continue
         written = np.nan_to_num(parent.tasks.shuffle_written_bytes)
-        num_outputs += np.unique(parent.tasks.index[written > 0]).size
-        for host in np.unique(parent.tasks.host).tolist():
+        for host in np.unique(parent.tasks.host[written > 0]).tolist():
             name = trace.host_names[host]
-            total[name] = total.get(name, 0) + int(written[parent.tasks.host == host].sum())
-    return tuple(sorted((host, size) for host, size in total.items() if size > 0)), num_outputs
+            here = (parent.tasks.host == host) & (written > 0)
+            size, number = found.get(name, (0, 0))
+            number += np.unique(parent.tasks.index[here]).size
+            found[name] = (size + int(written[here].sum()), number)
+    return tuple(
+        Source(host=host, written_bytes=size, num_outputs=number)
+        for host, (size, number) in sorted(found.items())
+    )
 
 
 def source_reading(
@@ -94,20 +106,21 @@ def source_reading(
     if size.sum() < _MIN_BYTES or np.isnan(blocks).any() or is_reader.sum() < _MIN_TASKS:
         return None
     readers = np.unique(tasks.host[rows][is_reader]).size
-    sources, num_outputs = map_output(trace, stage)
+    sources = map_output(trace, stage)
+    num_outputs = sum(each.num_outputs for each in sources)
     if (
         readers < 2
         or len(sources) == 1
         or blocks.sum() >= _FEW_BLOCKS * num_outputs * rows.size > 0
     ):
         return None
-    shares = np.array([float(written) for _, written in sources] or [1.0])
+    shares = np.array([float(each.written_bytes) for each in sources] or [1.0])
     shares /= shares.sum()
     source = _in_order(tasks.index[rows], size, shares)
     io_s = alone_s([spans[0]], [spans[1]], [source], [1.0] * shares.size)[0]
-    is_likely = num_outputs > 0 and _spread(io_s[is_reader] / size[is_reader]) < _spread(
-        host_io_s[is_reader] / size[is_reader]
-    )
+    of_one = np.isin(blocks[is_reader], [each.num_outputs for each in sources]).all()
+    limit = (_ALIKE if of_one else 1.0) * _spread(host_io_s[is_reader] / size[is_reader])
+    is_likely = num_outputs > 0 and _spread(io_s[is_reader] / size[is_reader]) < limit
     if num_outputs:
         # The links of the readers together may carry more than that of the largest source.
         io_s = io_s * max(1.0, readers * float(shares.max()))

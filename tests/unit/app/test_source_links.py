@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,21 @@ def test_tasks_that_read_faster_alone_waited_for_the_link_of_their_source(tmp_pa
     assert stage.predicted_s is not None
     # On each of two links 12 times 0.3 s, and the last computation that nothing hides.
     assert 3.6 <= stage.predicted_s <= 1.2 * (3.6 + 0.3)
+
+
+def test_where_waits_say_nothing_the_number_of_blocks_decides(tmp_path: Path) -> None:
+    log = [text for text in waiting_for(4, alone_ms=600) if not is_unpaired(text)]
+    found, _ = advice_on(tmp_path, log)
+    assert [reading.is_likely for reading in found.source_readings.values()] == [True]
+    found, _ = advice_on(tmp_path, [text.replace(b'Fetched":4', b'Fetched":5') for text in log])
+    assert [reading.is_likely for reading in found.source_readings.values()] == [False]
+
+
+def is_unpaired(text: bytes) -> bool:
+    """Whether it is the end of a task that read while the other host had none."""
+    event = json.loads(text)
+    index = event.get("Task Info", {}).get("Index", 0)
+    return event.get("Stage ID") == 1 and index >= NUM_PAIRED
 
 
 def test_tasks_that_wait_as_long_alone_waited_for_their_own_link(tmp_path: Path) -> None:
