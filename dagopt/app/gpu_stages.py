@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from dagopt.cost.inserted_shuffle import ShuffleRates
+from dagopt.app.shuffle_rates import rereading
 from dagopt.cost.time_split import TimeSplit, split_time
 from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
 from dagopt.policy.boundary.choose_form import BoundarySettings, choose_form
@@ -31,6 +31,7 @@ from dagopt.policy.boundary.choose_form import BoundarySettings, choose_form
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dagopt.cost.inserted_shuffle import ShuffleRates
     from dagopt.events.trace import StageTrace
     from dagopt.sim.app_values import AppExecutor
 
@@ -63,12 +64,15 @@ class GpuStageAdvice:
     reason: str
 
 
-def gpu_advice(stage: StageTrace, executors: Sequence[AppExecutor]) -> GpuStageAdvice | None:
+def gpu_advice(
+    stage: StageTrace, executors: Sequence[AppExecutor], rates: ShuffleRates
+) -> GpuStageAdvice | None:
     """Advice on a stage attempt; None where its tasks held no GPU or nothing is known of them.
 
     Args:
         stage: the recorded attempt.
         executors: what it would run on.
+        rates: what shuffles cost there.
     """
     split = split_time(stage.tasks)
     if stage.task_gpus <= 0 or split is None:
@@ -89,7 +93,7 @@ def gpu_advice(stage: StageTrace, executors: Sequence[AppExecutor]) -> GpuStageA
     decision = choose_form(
         GpuPipeline(num_partitions=stage.num_tasks, costs=costs),
         slots,
-        ShuffleRates(),
+        rereading(rates, stage.num_tasks * costs.input_bytes / slots.num_hosts),
         BoundarySettings(),
     )
     fused_s = decision.considered[0].elapsed_s

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagopt.app.gpu_stages import GpuStageAdvice, gpu_advice
 from dagopt.app.recorded import Recorded
+from dagopt.app.shuffle_rates import recorded_shuffle_rates
 from dagopt.controller.grouping import ControllerSettings, GroupingController
 from dagopt.cost.bandwidth import NETWORK_BYTES_PER_S, Bandwidths
 from dagopt.errors import InputError
@@ -199,10 +200,11 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
             simulate(stages, executors, slots_per_core=found.slots_per_core),
         )
     )
+    rates = recorded_shuffle_rates(found.traces, link_bytes_per_s)
     gpu_stages = {
         place: advice
         for place, trace in enumerate(found.traces)
-        if (advice := gpu_advice(trace, executors)) is not None
+        if (advice := gpu_advice(trace, executors, rates)) is not None
     }
     in_forms = _in_forms(stages, gpu_stages)
 

@@ -157,7 +157,7 @@ def is_unpaired(text: bytes) -> bool:
     """Whether it is the end of a task that read while the other host had none."""
     event = json.loads(text)
     index = event.get("Task Info", {}).get("Index", 0)
-    return event.get("Stage ID") == 1 and index >= NUM_PAIRED
+    return bool(event.get("Stage ID") == 1 and index >= NUM_PAIRED)
 
 
 def test_tasks_that_wait_as_long_alone_waited_for_their_own_link(tmp_path: Path) -> None:
