@@ -151,6 +151,7 @@ class Advice:
                 "num_lines": self.health.num_lines,
                 "num_events": self.health.num_events,
                 "num_broken": self.health.num_broken,
+                "num_impossible": self.trace.num_impossible,
                 "problems": list(self.health.problems),
             },
         }
@@ -283,6 +284,10 @@ def _notes(
     notes = [*health.problems]
     if health.num_broken:
         notes.append(f"{health.num_broken} of {health.num_lines} lines are no events")
+    if trace.num_impossible:
+        notes.append(
+            f"{trace.num_impossible} tasks and stages have times that cannot be, which are left out"
+        )
     if health.is_compacted:
         notes.append("Spark compacted this log: the tasks of finished jobs are missing")
     if not health.has_first_part:

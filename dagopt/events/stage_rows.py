@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dagopt.events import spark_events as ev
+from dagopt.events.impossible import drop_impossible
 from dagopt.events.trace import TaskColumns
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class StageRows:
                 event.reason is not None and event.reason.reason == "Success",
                 bool(info.speculative),
                 stamp_s(launch_ms),
-                stamp_s(finish_ms) if finish_ms >= launch_ms else math.nan,
+                stamp_s(finish_ms),
             )
         )
         metrics = event.metrics
@@ -131,12 +132,13 @@ class StageRows:
             )
         )
 
-    def columns(self, run_time_cpus: float) -> TaskColumns:
-        """All ends so far.
+    def columns(self, run_time_cpus: float, around_s: float) -> tuple[TaskColumns, int]:
+        """All ends so far, and how many of them had a time that cannot be.
 
         Args:
             run_time_cpus: what this Spark multiplied the tasks' time by, > 0: their cpus from
                 4.0 on, else 1.
+            around_s: the middle of all stamps; NaN where that is not known.
         """
         cells = np.array(self._cells, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
         column: dict[str, Column] = dict(zip(_COLUMNS, np.ascontiguousarray(cells), strict=True))
@@ -145,13 +147,14 @@ class StageRows:
             deserialize_s = np.nan_to_num(column["deserialize_s"])
             run_s = (run_s + deserialize_s) / run_time_cpus - deserialize_s
         column["run_s"] = np.where(run_s >= 0, run_s, np.nan)
+        num_impossible = drop_impossible(column, around_s)
         for values in column.values():
             values.setflags(write=False)
         index, attempt, executor, host = (
             _fixed(column.pop(name), np.int64) for name in _IDENTITY[:4]
         )
         ok, speculative = (_fixed(column.pop(name), np.bool_) for name in _IDENTITY[4:])
-        return TaskColumns(
+        tasks = TaskColumns(
             index=index,
             attempt=attempt,
             executor=executor,
@@ -160,6 +163,7 @@ class StageRows:
             speculative=speculative,
             **column,
         )
+        return tasks, num_impossible
 
 
 def stamp_s(time_ms: int | None) -> float:

@@ -291,6 +291,9 @@ class ApplicationTrace:
     stages: tuple[StageTrace, ...]
     """Stage attempts that ran, sorted by id and attempt."""
 
+    num_impossible: int = 0
+    """Task ends and stage attempts with times that cannot be, which were left out."""
+
     @property
     def has_own_shuffle(self) -> bool:
         """Whether another shuffle than Spark's ran, so that its service says what fetch wait is."""
