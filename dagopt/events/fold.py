@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import numpy as np
 
 from dagopt.events import spark_events as ev
 from dagopt.events.impossible import is_far, middle_s, possible_span
@@ -107,12 +108,21 @@ class TraceFold:
         told = {key: (stamp_s(i.submitted_ms), stamp_s(i.completed_ms)) for key, i in infos.items()}
         around_s = middle_s(stamp for span in told.values() for stamp in span)
         spans = {key: possible_span(*span, around_s) for key, span in told.items()}
-        known_s = [stamp for span in spans.values() for stamp in span if math.isfinite(stamp)]
         start_s, end_s = stamp_s(self._app.time_ms or self._first_ms), stamp_s(self._last_ms)
         num_unfinished = dict.fromkeys(infos, 0)
         for key in self._running.values():
             num_unfinished[key] += 1
         columns = {key: self._columns(key, info, around_s) for key, info in infos.items()}
+        known_s = np.concatenate(
+            [
+                np.ravel(list(spans.values())),
+                *(
+                    stamps
+                    for tasks, _ in columns.values()
+                    for stamps in (tasks.launch_s, tasks.finish_s)
+                ),
+            ]
+        )
         num_impossible = sum(number for _, number in columns.values()) + sum(
             sum(map(math.isnan, spans[key])) > sum(map(math.isnan, told[key])) for key in infos
         )
@@ -121,8 +131,8 @@ class TraceFold:
             name=self._app.name or "",
             spark_version=self._version,
             shuffle_manager=self._shuffle_manager,
-            start_s=min(known_s) if is_far(start_s, around_s) else start_s,
-            end_s=max(known_s) if is_far(end_s, around_s) else end_s,
+            start_s=float(np.nanmin(known_s)) if is_far(start_s, around_s) else start_s,
+            end_s=float(np.nanmax(known_s)) if is_far(end_s, around_s) else end_s,
             is_complete=self._is_complete,
             executor_names=tuple(self._executor_index),
             host_names=tuple(self._host_index),

@@ -32,9 +32,9 @@ _SPANS: Final = (
 
 
 def middle_s(stamps_s: Iterable[float]) -> float:
-    """The median of the stamps that are known; NaN where none is."""
-    known = [stamp for stamp in stamps_s if math.isfinite(stamp)]
-    return float(np.median(known)) if known else math.nan
+    """The one in the middle of the stamps that are known, the earlier of two; NaN where none is."""
+    known = sorted(stamp for stamp in stamps_s if math.isfinite(stamp))
+    return known[(len(known) - 1) // 2] if known else math.nan
 
 
 def is_far(stamp_s: float, around_s: float) -> bool:

@@ -69,6 +69,13 @@ def test_a_stage_that_ends_before_it_begins_has_no_length(tmp_path: Path) -> Non
     assert stage.recorded_s is None
 
 
+def test_of_two_stamps_years_apart_one_is_believed(tmp_path: Path) -> None:
+    advice = advice_with(tmp_path, "StageCompleted", 0, Completion_Time=18_000 + 5 * YEAR_MS)
+    assert advice.trace.num_impossible == 1
+    assert advice.trace.stages[0].submitted_s == 2.0
+    assert advice.trace.end_s - advice.trace.start_s == pytest.approx(17.0, abs=1.0)
+
+
 @pytest.mark.parametrize("event", ["ApplicationStart", "ApplicationEnd"])
 def test_an_application_does_not_take_years(tmp_path: Path, event: str) -> None:
     advice = advice_with(tmp_path, event, 0, Timestamp=3 * YEAR_MS)
