@@ -52,6 +52,9 @@ _NO_METRICS: Final = (math.nan,) * len(_METRICS)
 _MOST: Final = 2**31
 """Spark counts tasks and attempts in 32 bits; what is beyond is nonsense."""
 
+_MOST_AMOUNT: Final = 2**60
+"""No task reads an exabyte."""
+
 _MS_PER_S: Final = 1e3
 _NS_PER_S: Final = 1e9
 _NO_READ: Final = ev.ShuffleReadMetrics(
@@ -175,7 +178,7 @@ def stamp_s(time_ms: int | None) -> float:
 
 
 def _amount(number: int | None, per_unit: float = 1.0) -> float:
-    return number / per_unit if number is not None and number >= 0 else math.nan
+    return number / per_unit if number is not None and 0 <= number < _MOST_AMOUNT else math.nan
 
 
 def _fixed(values: Column, kind: type[np.generic]) -> NDArray[Any]:

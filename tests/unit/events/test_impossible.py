@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dagopt.app.advise import Advice, advise
@@ -85,3 +86,8 @@ def test_an_application_does_not_take_years(tmp_path: Path, event: str) -> None:
 def test_clocks_that_are_a_little_off_are_believed(tmp_path: Path) -> None:
     advice = advice_with(tmp_path, "TaskEnd", 0, Executor_Run_Time=2_300, JVM_GC_Time=2_400)
     assert advice.trace.num_impossible == 0
+
+
+def test_an_exabyte_is_not_known(tmp_path: Path) -> None:
+    advice = advice_with(tmp_path, "TaskEnd", 0, Peak_Execution_Memory=2**60)
+    assert np.isnan(advice.trace.stages[0].tasks.peak_memory_bytes).sum() == 1
