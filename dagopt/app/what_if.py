@@ -159,12 +159,20 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
     )
 
     def outcome(
-        name: str, run: AppRun, decisions: Sequence[Decision] = (), other: AppRun | None = None
+        name: str,
+        run: AppRun,
+        decisions: Sequence[Decision] = (),
+        other: AppRun | None = None,
+        gpu: dict[int, GpuStageAdvice] | None = None,
     ) -> Outcome:
         other = other or run
+        form_error_s = [
+            recording * gpu[place].ratio_error if gpu is not None and place in gpu else 0.0
+            for place, recording in enumerate(recorded_s)
+        ]
         stage_s, bound_s = [], []
-        for now, instead, was, recording in zip(
-            _stage_s(run), _stage_s(other), simulated_s, recorded_s, strict=True
+        for now, instead, was, recording, form_s in zip(
+            _stage_s(run), _stage_s(other), simulated_s, recorded_s, form_error_s, strict=True
         ):
             predicted = recording * now / was if was > 0 else recording
             own = abs(was - recording) / was if was > 0 else 0.0
@@ -172,7 +180,7 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
             change_s = abs(predicted - recording)
             unknown_s = recording * abs(now - instead) / was if was > 0 else 0.0
             bound_s.append(
-                predicted * max(own, rule) + _CHANGE_ERROR_FRACTION * change_s + unknown_s
+                predicted * max(own, rule) + _CHANGE_ERROR_FRACTION * change_s + unknown_s + form_s
             )
         scale = recorded_elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0
         elapsed_s = run.elapsed_s * scale
@@ -184,7 +192,8 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
             elapsed_s=elapsed_s,
             elapsed_bound_s=elapsed_s * max(elapsed_error, rule)
             + _CHANGE_ERROR_FRACTION * abs(elapsed_s - recorded_elapsed_s)
-            + abs(run.elapsed_s - other.elapsed_s) * scale,
+            + abs(run.elapsed_s - other.elapsed_s) * scale
+            + sum(form_error_s),
             decisions=tuple(decisions),
         )
 
@@ -220,10 +229,13 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
         recorded_elapsed_s=recorded_elapsed_s,
         replay=replay,
         baseline=base,
-        grouped=outcome("with dagopt", grouped_run, list(controller.decisions), other_run),
+        grouped=outcome(
+            "with dagopt", grouped_run, list(controller.decisions), other_run, gpu_stages
+        ),
         boundaries=outcome(
             "with boundaries alone",
             simulate(in_forms, executors, slots_per_core=found.slots_per_core),
+            gpu=gpu_stages,
         )
         if in_forms is not stages
         else None,
