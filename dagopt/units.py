@@ -79,3 +79,8 @@ def _split(text: str) -> tuple[int, str]:
     """Number and lower-case unit of a quantity; a unit of ``?`` where it is none."""
     match = _QUANTITY.fullmatch(text.strip().lower())
     return (int(match[1]), match[2]) if match else (0, "?")
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number of things: ``1 executor``, ``2 executors``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

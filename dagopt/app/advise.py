@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from dagopt.app.gpu_stages import GpuStageAdvice
 from dagopt.app.recorded import Recorded, not_replayable, recorded
 from dagopt.app.what_if import Cluster, WhatIf, what_if
@@ -13,7 +15,7 @@ from dagopt.cost.time_split import Bound, TimeSplit, bound_of, split_time
 from dagopt.errors import InputError
 from dagopt.events.read import LogHealth, find_event_logs, read_trace
 from dagopt.events.trace import ApplicationTrace, spark_line
-from dagopt.units import format_s
+from dagopt.units import format_count, format_s
 
 if TYPE_CHECKING:
     from dagopt.events.log_paths import LogPath
@@ -151,6 +153,7 @@ class Advice:
                 "num_lines": self.health.num_lines,
                 "num_events": self.health.num_events,
                 "num_broken": self.health.num_broken,
+                "num_impossible": self.trace.num_impossible,
                 "problems": list(self.health.problems),
             },
         }
@@ -225,10 +228,12 @@ def advise_log(log: EventLog, cluster: Cluster) -> Advice:
 
 
 def _properties(gain: Gain | None, cluster: Cluster) -> tuple[tuple[str, str], ...]:
-    if gain is not None and gain.is_loss:
+    if gain is None:
+        return ()
+    if gain.is_loss:
         return (("spark.dagopt.mode", "off"),)
     properties = [("spark.dagopt.slotsPerCore", str(cluster.slots_per_core))]
-    link = gain.found.link_bytes_per_s if gain is not None else None
+    link = gain.found.link_bytes_per_s
     if link is not None:
         link = link if cluster.link_mbit is None else cluster.link_mbit * 125_000
         properties.append(("spark.dagopt.network.bandwidth", f"{max(1, round(link))}b"))
@@ -283,6 +288,10 @@ def _notes(
     notes = [*health.problems]
     if health.num_broken:
         notes.append(f"{health.num_broken} of {health.num_lines} lines are no events")
+    if trace.num_impossible:
+        notes.append(
+            f"{format_count(trace.num_impossible, 'task or stage attempt')} with times that cannot be, left out"
+        )
     if health.is_compacted:
         notes.append("Spark compacted this log: the tasks of finished jobs are missing")
     if not health.has_first_part:
@@ -313,13 +322,15 @@ def _notes(
             f"all {len(executors)} executors have one host name, so they count as sharing one link: "
             "a log does not say whether a name stands for several hosts"
         )
-    if not trace.fetch_wait_includes_connecting:
+    has_fetched = any(np.nansum(stage.tasks.remote_read_bytes) > 0 for stage in trace.stages)
+    if has_fetched and not trace.fetch_wait_includes_connecting:
         notes.append("this Spark's fetch wait leaves out connecting (Spark 4.1 counts it)")
     if spark_line(trace.spark_version) < _OLDEST:
         version = trace.spark_version or "of unknown version"
         notes.append(f"the run was on Spark {version}; dagopt needs Spark 3.5 to 4.3")
-    if gain is not None:
+    if gain is not None and has_fetched:
         notes.append(
             "an event log does not say which task read from which host: links of sources are left out"
+            + (", but where waits say so" if gain.found.source_readings else "")
         )
     return tuple(notes)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from dagopt.app.shuffle_rates import rereading
 from dagopt.cost.inserted_shuffle import ShuffleRates
 from dagopt.cost.time_split import TimeSplit, split_time
 from dagopt.model.pipeline import GpuPipeline, PartitionCosts, Slots
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
 
 _LEAST_CPU_S: Final = 1e-3
 """A front part that takes less is as good as none."""
+
+_FREE: Final = ShuffleRates(
+    serialise_bytes_per_s=math.inf,
+    disk_bytes_per_s=math.inf,
+    network_bytes_per_s=math.inf,
+    launch_s=0.0,
+    stage_s=0.0,
+)
 
 _BATCH_ROWS: Final = 10_000
 """Spark's default of rows in a batch."""
@@ -62,13 +71,19 @@ class GpuStageAdvice:
 
     reason: str
 
+    ratio_error: float = 0.0
+    """How far ``time_ratio`` may be off since shuffles are priced by priors: they may cost nothing."""
 
-def gpu_advice(stage: StageTrace, executors: Sequence[AppExecutor]) -> GpuStageAdvice | None:
+
+def gpu_advice(
+    stage: StageTrace, executors: Sequence[AppExecutor], rates: ShuffleRates
+) -> GpuStageAdvice | None:
     """Advice on a stage attempt; None where its tasks held no GPU or nothing is known of them.
 
     Args:
         stage: the recorded attempt.
         executors: what it would run on.
+        rates: what shuffles cost there.
     """
     split = split_time(stage.tasks)
     if stage.task_gpus <= 0 or split is None:
@@ -89,19 +104,32 @@ def gpu_advice(stage: StageTrace, executors: Sequence[AppExecutor]) -> GpuStageA
     decision = choose_form(
         GpuPipeline(num_partitions=stage.num_tasks, costs=costs),
         slots,
-        ShuffleRates(),
+        rereading(rates, stage.num_tasks * costs.input_bytes / slots.num_hosts),
         BoundarySettings(),
     )
     fused_s = decision.considered[0].elapsed_s
     predicted_s = decision.predicted_s if decision.predicted_s is not None else fused_s
     # What the costs leave out, such as starts of workers, stays as it was.
     whole_s = max(fused_s, split.elapsed_s / slots.gpu_tasks)
+    error_s = 0.0
+    if decision.form != "fused":
+        free_s = min(
+            form.elapsed_s
+            for form in choose_form(
+                GpuPipeline(num_partitions=stage.num_tasks, costs=costs),
+                slots,
+                _FREE,
+                BoundarySettings(),
+            ).considered
+        )
+        error_s = max(0.0, predicted_s - free_s)
     return GpuStageAdvice(
         held_s=held_s,
         other_s=other_s,
         form=decision.form,
         time_ratio=1 - max(0.0, fused_s - predicted_s) / whole_s if whole_s > 0 else 1.0,
         reason=decision.reason,
+        ratio_error=error_s / whole_s if whole_s > 0 else 0.0,
     )
 
 

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from dagopt.app.recorded_executors import RecordedExecutor, recorded_executors
+from dagopt.app.source_links import SourceReading, map_output, source_reading
+from dagopt.cost.alone_time import alone_s
 from dagopt.errors import InputError
 from dagopt.events.trace import ApplicationTrace, StageTrace
 from dagopt.sim.app_values import AppExecutor, AppStage, AppTask
@@ -64,7 +66,10 @@ class Recorded:
     """Epoch seconds of the simulation's time 0."""
 
     link_bytes_per_s: float | None
-    """What a host's link carried while tasks waited for it; None where none did."""
+    """What a link carried while tasks waited for it; None where none did."""
+
+    source_readings: dict[int, SourceReading]
+    """By place in ``stages``, the other way to read their waits; ``stages`` hold that of own links."""
 
 
 def not_replayable(trace: ApplicationTrace) -> str:
@@ -108,6 +113,15 @@ def recorded(trace: ApplicationTrace, slots_per_core: int = 1) -> Recorded:
     start_s = trace.start_s if math.isfinite(trace.start_s) else used[0][0].submitted_s
     start_s = min(start_s, used[0][0].submitted_s)
     io_s = _io_s(used, len(trace.host_names))
+    readings = {
+        place: reading
+        for place, (stage, rows) in enumerate(used)
+        if (reading := source_reading(trace, stage, rows, _waits(stage, rows), io_s[place]))
+    }
+    link_io_s = [
+        np.array(readings[place].io_s) if place in readings and readings[place].is_likely else own_s
+        for place, own_s in enumerate(io_s)
+    ]
     cpu_s = _cpu_s(trace, used, slots_per_core)
     executors = recorded_executors(trace, used, start_s)
     stages = []
@@ -124,7 +138,8 @@ def recorded(trace: ApplicationTrace, slots_per_core: int = 1) -> Recorded:
         ),
         slots_per_core=slots_per_core,
         start_s=start_s,
-        link_bytes_per_s=_link_bytes_per_s(used, io_s),
+        link_bytes_per_s=_link_bytes_per_s(used, link_io_s),
+        source_readings=readings,
     )
 
 
@@ -157,11 +172,17 @@ def _launch_s(stage: StageTrace, rows: NDArray[np.int64]) -> Column:
     return np.maximum(0.0, np.nan_to_num(left_s))
 
 
+def _waits(stage: StageTrace, rows: NDArray[np.int64]) -> tuple[Column, Column]:
+    """When each attempt began to wait for shuffle blocks, and how long it did."""
+    return stage.tasks.launch_s[rows] + _launch_s(stage, rows), _wait_s(stage, rows)
+
+
 def _io_s(used: list[tuple[StageTrace, NDArray[np.int64]]], num_hosts: int) -> list[Column]:
     """Of each stage's attempts, the seconds that its reading takes alone on the link of its host."""
-    return _alone_s(
-        [stage.tasks.launch_s[rows] + _launch_s(stage, rows) for stage, rows in used],
-        [_wait_s(stage, rows) for stage, rows in used],
+    waits = [_waits(stage, rows) for stage, rows in used]
+    return alone_s(
+        [begin for begin, _ in waits],
+        [wait for _, wait in waits],
         [stage.tasks.host[rows] for stage, rows in used],
         [1.0] * num_hosts,
     )
@@ -179,7 +200,7 @@ def _cpu_s(
     if slots_per_core == 1:
         return computing
     slots = {each.executor: each.cores for each in trace.executors}
-    return _alone_s(
+    return alone_s(
         [
             stage.tasks.launch_s[rows] + other_s
             for (stage, rows), other_s in zip(used, other, strict=True)
@@ -188,39 +209,6 @@ def _cpu_s(
         [stage.tasks.executor[rows] for stage, rows in used],
         [max(1, slots.get(name, 0)) / slots_per_core for name in trace.executor_names],
     )
-
-
-def _alone_s(
-    begins: list[Column],
-    spans: list[Column],
-    owners: list[NDArray[np.int64]],
-    capacities: Sequence[float],
-) -> list[Column]:
-    """Of each stage's attempts, the seconds that a span takes where nobody shares what it needs.
-
-    Args:
-        begins: ``(N,)`` when each attempt's span began, a column a stage.
-        spans: ``(N,)`` seconds that it took.
-        owners: ``(N,)`` of whose capacity, as places in ``capacities``.
-        capacities: how many can use each at full speed at once, > 0.
-    """
-    begin, span = np.concatenate(begins), np.concatenate(spans)
-    owner = np.concatenate(owners)
-    alone = np.zeros_like(span)
-    for number, capacity in enumerate(capacities):
-        here = np.flatnonzero((owner == number) & (span > 0))
-        if not here.size:
-            continue
-        starts, ends = begin[here], begin[here] + span[here]
-        times = np.concatenate([starts, ends])
-        step = np.concatenate([np.ones(here.size), -np.ones(here.size)])
-        order = np.argsort(times, kind="stable")
-        times = times[order]
-        sharing = np.cumsum(step[order])[:-1]
-        served = np.diff(times) * np.minimum(1.0, capacity / np.maximum(sharing, 1))
-        clock = np.concatenate([[0.0], np.cumsum(served)])
-        alone[here] = np.interp(ends, times, clock) - np.interp(starts, times, clock)
-    return np.split(alone, np.cumsum([column.size for column in begins])[:-1])
 
 
 def _follows(place: int, stages: list[StageTrace], start_s: float) -> tuple[tuple[int, ...], float]:
@@ -305,24 +293,16 @@ def _source_bytes(trace: ApplicationTrace, stage: StageTrace) -> tuple[tuple[str
     fetched = np.nansum(tasks.remote_read_bytes) + np.nansum(tasks.local_read_bytes)
     if fetched <= np.nansum(tasks.input_bytes):
         return ()
-    total: dict[str, int] = {}
-    for parent in trace.stages:
-        if parent.stage_id in stage.parent_stage_ids:
-            written = np.nan_to_num(parent.tasks.shuffle_written_bytes)
-            for host in np.unique(parent.tasks.host).tolist():
-                size = int(written[parent.tasks.host == host].sum())
-                name = trace.host_names[host]
-                total[name] = total.get(name, 0) + size
-    written_on = tuple(sorted((host, size) for host, size in total.items() if size > 0))
+    written_on = tuple((each.host, each.written_bytes) for each in map_output(trace, stage))
     return written_on or tuple((host, 1) for host in sorted(trace.host_names))
 
 
 def _link_bytes_per_s(
-    used: list[tuple[StageTrace, NDArray[np.int64]]], alone: list[Column]
+    used: list[tuple[StageTrace, NDArray[np.int64]]], io_s: list[Column]
 ) -> float | None:
     total_bytes = total_s = 0.0
-    for (stage, rows), alone_s in zip(used, alone, strict=True):
+    for (stage, rows), reading_s in zip(used, io_s, strict=True):
         waited = _wait_s(stage, rows) >= _MIN_WAIT_S
         total_bytes += float(np.nan_to_num(stage.tasks.remote_read_bytes[rows][waited]).sum())
-        total_s += float(alone_s[waited].sum())
+        total_s += float(reading_s[waited].sum())
     return total_bytes / total_s if total_bytes >= _MIN_LINK_BYTES and total_s > 0 else None

@@ -5,6 +5,9 @@ controller that runs live, and with other numbers of slots. A saving is the reco
 simulated ratio, so that what the simulation gets wrong in both runs alike does not count. Its bound has
 two parts: how far the replay was from the recording, of the stage itself or as a rule of the
 application, and a share of the change, since a replay does not show how well changes are predicted.
+
+Where it is not known for which links tasks waited, dagopt's run is simulated in both ways of
+:mod:`dagopt.app.source_links`: what is told is the likelier one, and the other lies within the bound.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagopt.app.gpu_stages import GpuStageAdvice, gpu_advice
 from dagopt.app.recorded import Recorded
+from dagopt.app.shuffle_rates import recorded_shuffle_rates
 from dagopt.controller.grouping import ControllerSettings, GroupingController
 from dagopt.cost.bandwidth import NETWORK_BYTES_PER_S, Bandwidths
 from dagopt.errors import InputError
@@ -154,16 +158,32 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
         else 0.0
     )
 
-    def outcome(name: str, run: AppRun, decisions: Sequence[Decision] = ()) -> Outcome:
+    def outcome(
+        name: str,
+        run: AppRun,
+        decisions: Sequence[Decision] = (),
+        other: AppRun | None = None,
+        gpu: dict[int, GpuStageAdvice] | None = None,
+    ) -> Outcome:
+        other = other or run
+        form_error_s = [
+            recording * gpu[place].ratio_error if gpu is not None and place in gpu else 0.0
+            for place, recording in enumerate(recorded_s)
+        ]
         stage_s, bound_s = [], []
-        for now, was, recording in zip(_stage_s(run), simulated_s, recorded_s, strict=True):
+        for now, instead, was, recording, form_s in zip(
+            _stage_s(run), _stage_s(other), simulated_s, recorded_s, form_error_s, strict=True
+        ):
             predicted = recording * now / was if was > 0 else recording
             own = abs(was - recording) / was if was > 0 else 0.0
             stage_s.append(predicted)
             change_s = abs(predicted - recording)
-            bound_s.append(predicted * max(own, rule) + _CHANGE_ERROR_FRACTION * change_s)
-        ratio = run.elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0
-        elapsed_s = recorded_elapsed_s * ratio
+            unknown_s = recording * abs(now - instead) / was if was > 0 else 0.0
+            bound_s.append(
+                predicted * max(own, rule) + _CHANGE_ERROR_FRACTION * change_s + unknown_s + form_s
+            )
+        scale = recorded_elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0
+        elapsed_s = run.elapsed_s * scale
         return Outcome(
             name=name,
             run=run,
@@ -171,7 +191,9 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
             bound_s=tuple(bound_s),
             elapsed_s=elapsed_s,
             elapsed_bound_s=elapsed_s * max(elapsed_error, rule)
-            + _CHANGE_ERROR_FRACTION * abs(elapsed_s - recorded_elapsed_s),
+            + _CHANGE_ERROR_FRACTION * abs(elapsed_s - recorded_elapsed_s)
+            + abs(run.elapsed_s - other.elapsed_s) * scale
+            + sum(form_error_s),
             decisions=tuple(decisions),
         )
 
@@ -187,23 +209,33 @@ def what_if(found: Recorded, cluster: Cluster) -> WhatIf:
             simulate(stages, executors, slots_per_core=found.slots_per_core),
         )
     )
+    rates = recorded_shuffle_rates(found.traces, link_bytes_per_s)
     gpu_stages = {
         place: advice
         for place, trace in enumerate(found.traces)
-        if (advice := gpu_advice(trace, executors)) is not None
+        if (advice := gpu_advice(trace, executors, rates)) is not None
     }
     in_forms = _in_forms(stages, gpu_stages)
-    controller = _controller(found, link_bytes_per_s, cluster.slots_per_core)
-    grouped_run = simulate(in_forms, executors, controller=controller)
+
+    def grouped(*, likely: bool) -> tuple[AppRun, GroupingController]:
+        controller = _controller(found, link_bytes_per_s, cluster.slots_per_core)
+        read = _in_forms(_as_read(found, stages, likely=likely), gpu_stages)
+        return simulate(read, executors, controller=controller), controller
+
+    grouped_run, controller = grouped(likely=True)
+    other_run, _ = grouped(likely=False) if found.source_readings else (grouped_run, controller)
     return WhatIf(
         recorded_s=recorded_s,
         recorded_elapsed_s=recorded_elapsed_s,
         replay=replay,
         baseline=base,
-        grouped=outcome("with dagopt", grouped_run, list(controller.decisions)),
+        grouped=outcome(
+            "with dagopt", grouped_run, list(controller.decisions), other_run, gpu_stages
+        ),
         boundaries=outcome(
             "with boundaries alone",
             simulate(in_forms, executors, slots_per_core=found.slots_per_core),
+            gpu=gpu_stages,
         )
         if in_forms is not stages
         else None,
@@ -246,6 +278,25 @@ def _on_link(found: Recorded, link_mbit: float | None) -> tuple[Sequence[AppStag
         for stage in found.stages
     ]
     return stages, wanted
+
+
+def _as_read(found: Recorded, stages: Sequence[AppStage], *, likely: bool) -> Sequence[AppStage]:
+    """Stages with their reading in the likely way, or in the other one, where there are two."""
+    if not found.source_readings:
+        return stages
+    as_read = list(stages)
+    for place, reading in found.source_readings.items():
+        if reading.is_likely == likely:
+            was, now = found.stages[place], stages[place]
+            as_read[place] = dataclasses.replace(
+                now,
+                tasks=[
+                    # Both ways change alike with the link.
+                    dataclasses.replace(task, io_s=io_s * (task.io_s / old.io_s if old.io_s else 1))
+                    for task, old, io_s in zip(now.tasks, was.tasks, reading.io_s, strict=True)
+                ],
+            )
+    return as_read
 
 
 def _in_forms(

@@ -10,7 +10,7 @@ from dagopt import __version__
 from dagopt.reporting.figure import Bar, Panel
 from dagopt.reporting.page import Page
 from dagopt.reporting.table import PageTable
-from dagopt.units import format_s
+from dagopt.units import format_count, format_s
 
 if TYPE_CHECKING:
     from dagopt.app.advise import Advice, Gain, StageAdvice
@@ -73,8 +73,9 @@ def advice_panels(advice: Advice) -> tuple[Panel, ...]:
 
 def _lines(gain: Gain) -> tuple[str, ...]:
     out = gain.outcome
+    executors = format_count(len(gain.found.executors), "executor")
     line = (
-        f"Recorded {format_s(out.recorded_elapsed_s)} on {len(gain.found.executors)} executors; "
+        f"Recorded {format_s(out.recorded_elapsed_s)} on {executors}; "
         f"replayed with an error of {out.elapsed_error_fraction:.1%} of the application's time "
         f"(stages: median {out.stage_error_fraction:.1%})."
     )

@@ -15,7 +15,7 @@ from rich.text import Text
 from dagopt.cli.output import check_new, table_console, written
 from dagopt.cli.ranking import print_ranking
 from dagopt.errors import InputError
-from dagopt.units import format_s
+from dagopt.units import format_count, format_s
 
 if TYPE_CHECKING:
     from dagopt.app.advise import Advice, StageAdvice
@@ -141,7 +141,7 @@ def _print(advice: Advice) -> None:
         out = advice.gain.outcome
         say(
             f"{advice.trace.name or advice.path}: recorded {format_s(out.recorded_elapsed_s)} on "
-            f"{len(advice.gain.found.executors)} executors; replayed with an error of "
+            f"{format_count(len(advice.gain.found.executors), 'executor')}; replayed with an error of "
             f"{out.elapsed_error_fraction:.1%} (stages: median {out.stage_error_fraction:.1%})"
         )
         for way in (*([out.boundaries] if out.boundaries else []), *out.other_slots):
@@ -162,7 +162,8 @@ def _print(advice: Advice) -> None:
                 say(f"  It would run {stage.gpu.form}: {stage.gpu.reason}")
     for note in advice.notes:
         say(f"Note: {note}.")
-    say("Properties, for dagopt submit --properties-file:", "bold")
+    if advice.properties:
+        say("Properties, for dagopt submit --properties-file:", "bold")
     for key, value in advice.properties:
         say(f"{key} {value}")
 

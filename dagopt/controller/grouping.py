@@ -390,6 +390,8 @@ class GroupingController:
     def _count_idle(self, now_s: float) -> None:
         span_s = max(0.0, now_s - self._last_s) if self._last_s else 0.0
         self._last_s = max(self._last_s, now_s)
+        if span_s <= 0:
+            return
         held = sum(stage.num_held for stage in self.stages.values())
-        if held and span_s:
+        if held:
             self.idle_hold_s += span_s * min(self.tasks.idle_cores, held)

@@ -21,6 +21,9 @@ NETWORK_BYTES_PER_S = 125 * 2**20
 DISK_BYTES_PER_S = 200 * 2**20
 """... and what its disks are taken to read."""
 
+CACHED_BYTES_PER_S = 2 * 2**30
+"""... and what it is taken to read of a file that it wrote moments ago, from its memory."""
+
 LINK_WEIGHT = 0.3
 """Weight of one more observation against all earlier ones of the pair."""
 

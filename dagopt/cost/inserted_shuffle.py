@@ -48,6 +48,9 @@ class ShuffleRates:
     disk_bytes_per_s: float = DISK_BYTES_PER_S
     """Of one host, shared by the tasks on it, > 0."""
 
+    reread_bytes_per_s: float | None = None
+    """Of one host, of what it wrote moments ago, shared likewise, > 0; None where that is off its disks."""
+
     network_bytes_per_s: float = NETWORK_BYTES_PER_S
     """Of one host's link, shared by the tasks on it, > 0."""
 
@@ -68,6 +71,8 @@ class ShuffleRates:
         for name in ("serialise_bytes_per_s", "disk_bytes_per_s", "network_bytes_per_s"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}, must be > 0")
+        if self.reread_bytes_per_s is not None and not self.reread_bytes_per_s > 0:
+            raise InputError(f"reread_bytes_per_s is {self.reread_bytes_per_s}, must be > 0")
         for name in ("launch_s", "stage_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}, must be >= 0 and finite")
@@ -185,7 +190,8 @@ def shuffle_cost(
 
     readers_on_host = _on_one_host(readers, num_partitions, slots)
     write_disk_s = disk_s * _on_one_host(writers, num_partitions, slots)
-    read_disk_s, read_network_s = disk_s * readers_on_host, network_s * readers_on_host
+    reread_s = partition_bytes / (rates.reread_bytes_per_s or rates.disk_bytes_per_s)
+    read_disk_s, read_network_s = reread_s * readers_on_host, network_s * readers_on_host
     write_waves = write_factor * math.ceil(num_partitions / writers)
     read_waves = math.ceil(num_partitions / readers)
     return ShuffleCost(

@@ -48,11 +48,10 @@ class ReaderCost:
             What crosses the network, with its latency, and what the host has itself.
         """
         if self.own is not None and host_set.local and not host_set.networks:
-            total_bytes = float(inputs.task_bytes[np.asarray(tasks)].sum())
-            return 0.0, total_bytes * float(self.s_per_byte[self.own])
+            return 0.0, _bytes_of(inputs, tasks) * float(self.s_per_byte[self.own])
         latency_s = self.latency_s * len(host_set.networks) * len(tasks)
         if inputs.shared:
-            total_s = float(inputs.task_bytes[np.asarray(tasks)].sum()) * self.shared_s_per_byte
+            total_s = _bytes_of(inputs, tasks) * self.shared_s_per_byte
         else:
             total_s = 0.0
             for task in tasks:
@@ -63,6 +62,13 @@ class ReaderCost:
             local_bytes = float(inputs.of_tasks_from(tasks, self.own).sum())
             local_s = local_bytes * float(self.s_per_byte[self.own])
         return max(0.0, total_s - local_s) + latency_s, local_s
+
+
+def _bytes_of(inputs: TaskInputs, tasks: Sequence[int]) -> float:
+    """Bytes that the tasks read; most groups have one, for which an array would cost more."""
+    if len(tasks) == 1:
+        return float(inputs.task_bytes[tasks[0]])
+    return float(inputs.task_bytes[np.asarray(tasks)].sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,8 +11,10 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import numpy as np
 
 from dagopt.events import spark_events as ev
+from dagopt.events.impossible import is_far, middle_s, possible_span
 from dagopt.events.lineage import StageKey, parent_stage_ids
 from dagopt.events.python_operators import python_operators
 from dagopt.events.stage_rows import StageRows, stamp_s
@@ -21,6 +23,8 @@ from dagopt.model.stage_profile import is_gpu_part, plan_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from dagopt.events.trace import TaskColumns
 
 _RUN_TIME_HAS_CPUS_FROM: Final = (4, 0)
 
@@ -101,25 +105,46 @@ class TraceFold:
         infos = {key: self._info(key) for key in sorted(self._stages)}
         writers = {key for key, rows in self._stages.items() if rows.wrote_map_output}
         parents = parent_stage_ids(infos, writers)
+        told = {key: (stamp_s(i.submitted_ms), stamp_s(i.completed_ms)) for key, i in infos.items()}
+        around_s = middle_s(stamp for span in told.values() for stamp in span)
+        spans = {key: possible_span(*span, around_s) for key, span in told.items()}
+        start_s, end_s = stamp_s(self._app.time_ms or self._first_ms), stamp_s(self._last_ms)
         num_unfinished = dict.fromkeys(infos, 0)
         for key in self._running.values():
             num_unfinished[key] += 1
+        columns = {key: self._columns(key, info, around_s) for key, info in infos.items()}
+        known_s = np.concatenate(
+            [
+                np.ravel(list(spans.values())),
+                *(
+                    stamps
+                    for tasks, _ in columns.values()
+                    for stamps in (tasks.launch_s, tasks.finish_s)
+                ),
+            ]
+        )
+        num_impossible = sum(number for _, number in columns.values()) + sum(
+            sum(map(math.isnan, spans[key])) > sum(map(math.isnan, told[key])) for key in infos
+        )
         return ApplicationTrace(
             app_id=self._app.app_id or "",
             name=self._app.name or "",
             spark_version=self._version,
             shuffle_manager=self._shuffle_manager,
-            start_s=stamp_s(self._app.time_ms or self._first_ms),
-            end_s=stamp_s(self._last_ms),
+            start_s=float(np.nanmin(known_s)) if is_far(start_s, around_s) else start_s,
+            end_s=float(np.nanmax(known_s)) if is_far(end_s, around_s) else end_s,
             is_complete=self._is_complete,
             executor_names=tuple(self._executor_index),
             host_names=tuple(self._host_index),
             executors=tuple(self._executors.values()),
             jobs=tuple(self._jobs[job_id] for job_id in sorted(self._jobs)),
             stages=tuple(
-                self._stage_trace(key, info, parents[key], num_unfinished[key])
+                self._stage_trace(
+                    key, info, parents[key], num_unfinished[key], spans[key], columns[key][0]
+                )
                 for key, info in infos.items()
             ),
+            num_impossible=num_impossible,
         )
 
     # Private methods: a kind of event each
@@ -237,15 +262,26 @@ class TraceFold:
         num_tasks = planned.num_tasks if key[1] == 0 else None
         return msgspec.structs.replace(planned, num_tasks=num_tasks)
 
+    def _columns(
+        self, key: StageKey, info: ev.StageInfo, around_s: float
+    ) -> tuple[TaskColumns, int]:
+        has_cpus = spark_line(self._version) >= _RUN_TIME_HAS_CPUS_FROM
+        cpus = self._task_cpus.get(info.profile_id or 0, 1.0) if has_cpus else 1.0
+        return self._stages[key].columns(cpus, around_s)
+
     def _stage_trace(
-        self, key: StageKey, info: ev.StageInfo, parents: tuple[int, ...], num_unfinished: int
+        self,
+        key: StageKey,
+        info: ev.StageInfo,
+        parents: tuple[int, ...],
+        num_unfinished: int,
+        span_s: tuple[float, float],
+        tasks: TaskColumns,
     ) -> StageTrace:
         rdds = sorted(
             (rdd for rdd in info.rdds or () if rdd.rdd_id is not None), key=lambda r: r.rdd_id or 0
         )
         profile_id = info.profile_id or 0
-        has_cpus = spark_line(self._version) >= _RUN_TIME_HAS_CPUS_FROM
-        cpus = self._task_cpus.get(profile_id, 1.0)
         rows = self._stages[key]
         return StageTrace(
             stage_id=key[0],
@@ -257,16 +293,16 @@ class TraceFold:
             rdd_ids=tuple(rdd.rdd_id or 0 for rdd in rdds),
             parent_stage_ids=parents,
             num_tasks=max(0, info.num_tasks or 0),
-            submitted_s=stamp_s(info.submitted_ms),
-            completed_s=stamp_s(info.completed_ms),
+            submitted_s=span_s[0],
+            completed_s=span_s[1],
             failure=info.failure,
             resource_profile_id=profile_id,
-            task_cpus=cpus,
+            task_cpus=self._task_cpus.get(profile_id, 1.0),
             task_gpus=self._task_gpus.get(profile_id, 0.0),
             python_operators=python_operators(info.accumulables or ()),
             is_barrier=any(rdd.barrier for rdd in rdds),
             num_unfinished=num_unfinished,
-            tasks=rows.columns(cpus if has_cpus else 1.0),
+            tasks=tasks,
         )
 
 

@@ -197,6 +197,8 @@ class ShuffleReadMetrics(msgspec.Struct, frozen=True, gc=False):
     fetch_wait_ms: Long | None = field(name="Fetch Wait Time", default=None)
     remote_bytes: Long | None = field(name="Remote Bytes Read", default=None)
     local_bytes: Long | None = field(name="Local Bytes Read", default=None)
+    remote_blocks: Long | None = field(name="Remote Blocks Fetched", default=None)
+    local_blocks: Long | None = field(name="Local Blocks Fetched", default=None)
 
 
 class ShuffleWriteMetrics(msgspec.Struct, frozen=True, gc=False):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dagopt.events import spark_events as ev
+from dagopt.events.impossible import drop_impossible
 from dagopt.events.trace import TaskColumns
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _METRICS: Final = (
     "shuffle_write_s",
     "remote_read_bytes",
     "local_read_bytes",
+    "read_blocks",
     "input_bytes",
     "shuffle_written_bytes",
     "output_bytes",
@@ -50,16 +52,21 @@ _NO_METRICS: Final = (math.nan,) * len(_METRICS)
 _MOST: Final = 2**31
 """Spark counts tasks and attempts in 32 bits; what is beyond is nonsense."""
 
+_MOST_AMOUNT: Final = 2**60
+"""No task reads an exabyte."""
+
 _MS_PER_S: Final = 1e3
 _NS_PER_S: Final = 1e9
-_NO_READ: Final = ev.ShuffleReadMetrics(fetch_wait_ms=0, remote_bytes=0, local_bytes=0)
+_NO_READ: Final = ev.ShuffleReadMetrics(
+    fetch_wait_ms=0, remote_bytes=0, local_bytes=0, remote_blocks=0, local_blocks=0
+)
 _NO_WRITE: Final = ev.ShuffleWriteMetrics(written_bytes=0, write_ns=0)
 _NO_INPUT: Final = ev.InputMetrics(read_bytes=0)
 _NO_OUTPUT: Final = ev.OutputMetrics(written_bytes=0)
 
 
 class StageRows:
-    """Ends of the tasks of one stage attempt: one flat array of doubles, 176 bytes an end."""
+    """Ends of the tasks of one stage attempt: one flat array of doubles, 184 bytes an end."""
 
     __slots__ = (
         "_cells",
@@ -96,7 +103,7 @@ class StageRows:
                 event.reason is not None and event.reason.reason == "Success",
                 bool(info.speculative),
                 stamp_s(launch_ms),
-                stamp_s(finish_ms) if finish_ms >= launch_ms else math.nan,
+                stamp_s(finish_ms),
             )
         )
         metrics = event.metrics
@@ -119,6 +126,7 @@ class StageRows:
                 _amount(write.write_ns, _NS_PER_S),
                 _amount(read.remote_bytes),
                 _amount(read.local_bytes),
+                _amount(read.remote_blocks) + _amount(read.local_blocks),
                 _amount((metrics.input or _NO_INPUT).read_bytes),
                 _amount(write.written_bytes),
                 _amount((metrics.output or _NO_OUTPUT).written_bytes),
@@ -127,12 +135,13 @@ class StageRows:
             )
         )
 
-    def columns(self, run_time_cpus: float) -> TaskColumns:
-        """All ends so far.
+    def columns(self, run_time_cpus: float, around_s: float) -> tuple[TaskColumns, int]:
+        """All ends so far, and how many of them had a time that cannot be.
 
         Args:
             run_time_cpus: what this Spark multiplied the tasks' time by, > 0: their cpus from
                 4.0 on, else 1.
+            around_s: the middle of all stamps; NaN where that is not known.
         """
         cells = np.array(self._cells, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
         column: dict[str, Column] = dict(zip(_COLUMNS, np.ascontiguousarray(cells), strict=True))
@@ -141,13 +150,14 @@ class StageRows:
             deserialize_s = np.nan_to_num(column["deserialize_s"])
             run_s = (run_s + deserialize_s) / run_time_cpus - deserialize_s
         column["run_s"] = np.where(run_s >= 0, run_s, np.nan)
+        num_impossible = drop_impossible(column, around_s)
         for values in column.values():
             values.setflags(write=False)
         index, attempt, executor, host = (
             _fixed(column.pop(name), np.int64) for name in _IDENTITY[:4]
         )
         ok, speculative = (_fixed(column.pop(name), np.bool_) for name in _IDENTITY[4:])
-        return TaskColumns(
+        tasks = TaskColumns(
             index=index,
             attempt=attempt,
             executor=executor,
@@ -156,6 +166,7 @@ class StageRows:
             speculative=speculative,
             **column,
         )
+        return tasks, num_impossible
 
 
 def stamp_s(time_ms: int | None) -> float:
@@ -167,7 +178,7 @@ def stamp_s(time_ms: int | None) -> float:
 
 
 def _amount(number: int | None, per_unit: float = 1.0) -> float:
-    return number / per_unit if number is not None and number >= 0 else math.nan
+    return number / per_unit if number is not None and 0 <= number < _MOST_AMOUNT else math.nan
 
 
 def _fixed(values: Column, kind: type[np.generic]) -> NDArray[Any]:

@@ -92,6 +92,9 @@ class TaskColumns:
     local_read_bytes: Column
     """Map output read from its own executor or host."""
 
+    read_blocks: Column
+    """Blocks of map output that were read, from anywhere."""
+
     input_bytes: Column
     """Bytes of files and cached blocks."""
 
@@ -287,6 +290,9 @@ class ApplicationTrace:
 
     stages: tuple[StageTrace, ...]
     """Stage attempts that ran, sorted by id and attempt."""
+
+    num_impossible: int = 0
+    """Task ends and stage attempts with times that cannot be, which were left out."""
 
     @property
     def has_own_shuffle(self) -> bool:

@@ -87,9 +87,11 @@ def read_runs(log: Path) -> dict[str, list[StageRun]]:
 def split_log(log: Path, targets: dict[str, Path]) -> None:
     """Write for each job group the application's log with the jobs of this group only.
 
-    Lines that belong to no job (executors, environment, the application itself) are in all.
+    Lines that belong to no job (executors, environment, the application itself) are in all, and so are
+    those of stages of other jobs whose map outputs the group's stages read.
     """
     lines = log.read_text(encoding="utf-8").splitlines()
+    maps_of = _maps_of(lines, targets)
     group_of_stage: dict[int, str] = {}
     group_of_job: dict[int, str] = {}
     group_of_sql: dict[int, str] = {}
@@ -109,7 +111,7 @@ def split_log(log: Path, targets: dict[str, Path]) -> None:
         if "Job ID" in event:
             groups: Iterable[str] = [group_of_job.get(event["Job ID"], "")]
         elif stage is not None:
-            groups = [group_of_stage.get(stage, "")]
+            groups = [group_of_stage.get(stage, ""), *maps_of.get(stage, ())]
         elif "executionId" in event:
             groups = [group_of_sql.get(event["executionId"], "")]
         else:
@@ -120,6 +122,33 @@ def split_log(log: Path, targets: dict[str, Path]) -> None:
     for group, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text("".join(f"{line}\n" for line in kept[group]), encoding="utf-8")
+
+
+def _maps_of(lines: list[str], groups: Iterable[str]) -> dict[int, set[str]]:
+    """Of each stage that wrote map output in a job of none of the groups, those that compute its RDDs."""
+    rdds_of: dict[str, set[int]] = {group: set() for group in groups}
+    stages: dict[int, tuple[str, set[int]]] = {}
+    wrote: set[int] = set()
+    for event in map(json.loads, lines):
+        if event["Event"] == "SparkListenerJobStart" and _group(event) in rdds_of:
+            for info in event.get("Stage Infos", ()):
+                rdds_of[_group(event)] |= _rdds(info)
+        elif event["Event"] == "SparkListenerStageSubmitted":
+            info = event["Stage Info"]
+            stages[info["Stage ID"]] = (_group(event), _rdds(info))
+        elif event["Event"] == "SparkListenerTaskEnd":
+            written = (event.get("Task Metrics") or {}).get("Shuffle Write Metrics", {})
+            if written.get("Shuffle Bytes Written", 0) > 0:
+                wrote.add(event["Stage ID"])
+    return {
+        stage: {group for group, computed in rdds_of.items() if rdds and rdds <= computed}
+        for stage, (own, rdds) in stages.items()
+        if stage in wrote and own not in rdds_of
+    }
+
+
+def _rdds(stage_info: dict[str, Any]) -> set[int]:
+    return {rdd["RDD ID"] for rdd in stage_info.get("RDD Info", ())}
 
 
 def _events(log: Path) -> Iterable[dict[str, Any]]:

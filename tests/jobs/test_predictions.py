@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from jobs.overlap.event_log import split_log
 from jobs.predictions import Prediction, gpu_predictions, main, overlap_predictions
 from tests.unit.app.waiting_log import waiting_log
 from tests.unit.events.event_lines import (
@@ -15,6 +16,7 @@ from tests.unit.events.event_lines import (
     line,
     log_start,
     metrics,
+    rdd,
     stage_info,
     task_end,
 )
@@ -105,6 +107,34 @@ def test_runs_of_gpu_cases_are_told_apart_by_their_group(tmp_path: Path) -> None
     # A second of GPU a task, behind the CPU part of the first ones.
     assert GPU_TASKS * 1.0 + 3.0 <= prediction.predicted_s < 24.0
     assert not prediction.is_met
+
+
+def test_the_log_of_a_run_keeps_the_maps_that_it_reads(tmp_path: Path) -> None:
+    def submitted(stage_id: int, rdds: list[int], group: str) -> bytes:
+        info = stage_info(stage_id, RDD_Info=[rdd(number) for number in rdds])
+        return line("StageSubmitted", Stage_Info=info, Properties={"spark.jobGroup.id": group})
+
+    reads = metrics(Shuffle_Write_Metrics={"Shuffle Bytes Written": 0, "Shuffle Write Time": 0})
+    infos = [stage_info(at, RDD_Info=[rdd(at)]) for at in (5, 6)]
+    log = tmp_path / "log"
+    lines = [
+        submitted(0, [5], ""),
+        task_end(0, 0),
+        submitted(1, [6], ""),
+        task_end(0, 1, task_metrics=reads),
+        submitted(2, [9], ""),
+        task_end(0, 2),
+        line(
+            "JobStart", Job_ID=1, Stage_Infos=infos, Properties={"spark.jobGroup.id": "shuffle-1"}
+        ),
+        submitted(7, [6], "shuffle-1"),
+    ]
+    log.write_bytes(b"\n".join(lines))
+    split_log(log, {"shuffle-1": tmp_path / "1"})
+    kept = [json.loads(text) for text in (tmp_path / "1").read_bytes().splitlines()]
+    assert [event.get("Stage ID", event.get("Stage Info", {}).get("Stage ID")) for event in kept] == [
+        0, 0, None, 7,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("measured_s", "is_met"), [(8.4, True), (12.4, True), (8.3, False)])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagopt.errors import InputError
-from dagopt.units import format_bytes, format_s, parse_bytes, parse_time_s
+from dagopt.units import format_bytes, format_count, format_s, parse_bytes, parse_time_s
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,9 @@ def test_sizes_for_people(value: float, text: str) -> None:
 )
 def test_times_for_people(value: float, text: str) -> None:
     assert format_s(value) == text
+
+
+def test_counts() -> None:
+    assert [format_count(number, "stage") for number in (0, 1, 2)] == [
+        "0 stages", "1 stage", "2 stages",
+    ]  # fmt: skip

@@ -294,3 +294,13 @@ def test_what_would_surely_take_longer_is_left_off(
         "0 s: leave it as it is. dagopt would take 3.00 s ± 1.00 s longer, 20.0 s instead of 17.0 s."
     )
     assert advice.properties == (("spark.dagopt.mode", "off"),)
+
+
+def test_notes_of_fetching_are_for_runs_that_fetched(tmp_path: Path) -> None:
+    old = [log_start("3.5.1"), *waiting_log()[1:]]
+    assert any("which host" in note for note in advice_on(tmp_path, old).notes)
+    local = [
+        text.replace(b'"Remote Bytes Read":12000000', b'"Remote Bytes Read":0') for text in old
+    ]
+    notes = advice_on(tmp_path, local).notes
+    assert not any("which host" in note or "connecting" in note for note in notes)

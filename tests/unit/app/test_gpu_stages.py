@@ -121,6 +121,17 @@ def test_a_python_operator_below_the_gpu_operator_is_no_gpu_work(tmp_path: Path)
     assert stage_row(stage)["gpu_form"] == "sliced"
 
 
+def test_the_bound_holds_shuffles_that_cost_nothing(tmp_path: Path) -> None:
+    (stage,) = advice_on(tmp_path, log_of(code_ms=(1_500, 2_000))).stages
+    assert stage.gpu is not None
+    assert stage.recorded_s is not None
+    assert stage.saved_s is not None
+    assert stage.bound_s is not None
+    # 18 launches of 0.02 s and barriers of 0.1 s at least, which may be none.
+    assert stage.gpu.ratio_error * stage.recorded_s > 0.2
+    assert stage.bound_s >= 0.3 * stage.saved_s + stage.gpu.ratio_error * stage.recorded_s - 1e-6
+
+
 def test_what_the_jvm_did_is_no_gpu_work(tmp_path: Path) -> None:
     (stage,) = advice_on(tmp_path, log_of(cpu_ms=1_500)).stages
     assert stage.gpu is not None

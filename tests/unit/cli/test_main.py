@@ -185,6 +185,7 @@ def test_advise_prints_verdict_stages_and_properties(
     assert main(["advise", str(log)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("0 s: nothing to gain that is sure.")
+    assert " on 1 executor; " in out
     assert "spark.dagopt.slotsPerCore 4\n" in out
     (row,) = [line.split() for line in out.splitlines() if line.strip().startswith("0 ")][1:]
     assert row[:4] == ["0", "2", "I/O", "3.20"]
@@ -194,6 +195,17 @@ def test_advise_prints_verdict_stages_and_properties(
     assert row_text.startswith("0,0,count at /home/me/job.py:12,2,io,")
     assert main(["advise", str(log), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "etl"
+
+
+def test_advise_gives_no_properties_where_nothing_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"\n".join(small_log()[:3]))
+    assert main(["advise", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Unknown: nothing can be replayed")
+    assert "Properties" not in out
 
 
 def test_advise_refuses_what_is_no_event_log(

@@ -51,6 +51,15 @@ def test_what_is_read_on_another_host_crosses_its_disk_and_the_network() -> None
     assert shuffle_cost("before", 8, 100.0, one_gpu, seen).network_s == 0.0
 
 
+def test_what_was_just_written_may_be_read_faster_than_it_was_written() -> None:
+    rates = replace(RATES, reread_bytes_per_s=800.0)
+    cost = shuffle_cost("before", 16, 200.0, SLOTS, rates)
+    assert cost.write_s == 200 / 100 + 200 / (400 / 4)
+    assert cost.read_s == 200 / 100 + 200 / 800
+    with pytest.raises(InputError, match="reread_bytes_per_s is 0, must be > 0"):
+        replace(RATES, reread_bytes_per_s=0)
+
+
 def test_few_partitions_share_a_disk_among_few() -> None:
     cost = shuffle_cost("before", 2, 200.0, Slots(cores=8, gpus=2), RATES)
     assert cost.write_s == 200 / 100 + 200 / (400 / 2)

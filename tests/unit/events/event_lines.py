@@ -94,6 +94,8 @@ def metrics(**more: Any) -> dict[str, Any]:
             "Fetch Wait Time": 1_000,
             "Remote Bytes Read": 3_000,
             "Local Bytes Read": 1_000,
+            "Remote Blocks Fetched": 5,
+            "Local Blocks Fetched": 2,
         },
         "Shuffle Write Metrics": {"Shuffle Bytes Written": 50, "Shuffle Write Time": 2_000_000},
         "Input Metrics": {"Bytes Read": 0},

@@ -57,6 +57,7 @@ def test_units_are_seconds_and_bytes() -> None:
         "shuffle_write_s": 0.002,
         "remote_read_bytes": 3_000,
         "local_read_bytes": 1_000,
+        "read_blocks": 7,
         "input_bytes": 0,
         "read_bytes": 4_000,
         "shuffle_written_bytes": 50,

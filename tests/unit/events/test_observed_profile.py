@@ -118,7 +118,7 @@ def test_a_rate_needs_a_wait_that_can_be_measured() -> None:
 
 
 def test_more_wait_than_time_leaves_no_compute() -> None:
-    read = {"Fetch Wait Time": 50_000, "Remote Bytes Read": 1, "Local Bytes Read": 0}
+    read = {"Fetch Wait Time": 5_000, "Remote Bytes Read": 1, "Local Bytes Read": 0}
     end = lines.task_end(0, task_metrics=lines.metrics(Shuffle_Read_Metrics=read))
     profile = profile_of([lines.stage_completed(num_tasks=1), end])
     assert profile is not None
