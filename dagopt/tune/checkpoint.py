@@ -8,6 +8,7 @@ besides is not referred to by any boundary. Files of states that none needs any 
 from __future__ import annotations
 
 import pickle
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from pyarrow import fs
 from dagopt.errors import InputError
 
 _STATES: Final = "states"
+_SWEEP: Final = "sweep"
 _SHORT: Final = ".part"
 
 
@@ -65,6 +67,12 @@ class Store:
         """A file to read with seeks."""
         return self._fs.open_input_file(f"{self._root}/{name}")
 
+    def sweep(self) -> str:
+        """The sweep's name, unlike any other's; made at the first call."""
+        if _SWEEP not in self._names(self._root):
+            self.write(_SWEEP, uuid.uuid4().hex.encode())
+        return self.read(_SWEEP).decode()
+
     def boundaries(self) -> list[Any]:
         """What all boundaries say, in order; up to the first that is missing."""
         names = set(self._names(self._root))
@@ -82,7 +90,11 @@ class Store:
         kept = set(names)
         for name in self._names(f"{self._root}/{_STATES}"):
             if f"{_STATES}/{name}" not in kept:
-                self._fs.delete_file(f"{self._root}/{_STATES}/{name}")
+                self.delete(f"{_STATES}/{name}")
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        self._fs.delete_file(f"{self._root}/{name}")
 
     def _names(self, folder: str) -> list[str]:
         selector = fs.FileSelector(folder)

@@ -37,7 +37,8 @@ logger = logging.getLogger(__name__)
 
 Callback = Callable[[Mapping[str, Any]], None]
 """Told of each trial at each boundary, for loggers such as MLflow's: ``trial``, ``params``,
-``iteration``, ``losses`` (of the phase), ``status``."""
+``iteration``, ``losses`` (of all its iterations), ``status``. Told once; what a driver that is killed
+could not tell is in the losses of the next time."""
 
 
 class Tuner:
@@ -190,7 +191,7 @@ class Tuner:
                     f" {format_bytes(capacity.usable_bytes)} beside its headroom: raise memory, or"
                     " lower headroom_fraction, batch size or model size"
                 )
-            self._write(store, Boundary(settings=self._settings, asked=tuple(asked)))
+            self._write(store, asked=tuple(asked))
         sweep = dumps(
             Sweep(trainable=self._trainable, data=data, path=store.path, metric=self._metric)
         )
@@ -204,25 +205,20 @@ class Tuner:
 
     def _phases(self, store: Store, worker: Worker, capacity: Capacity, data: Any) -> None:
         while self._records.running():
-            statuses: dict[int, Status] = {n: one.status for n, one in self._records.trials.items()}
             works, groups = self._plan(capacity)
             began_s = time.perf_counter()
             outcomes = self._run_phase(worker, works)
             self._write(
                 store,
-                Boundary(
-                    settings=self._settings,
-                    statuses=statuses,
-                    works=tuple(works),
-                    groups=tuple(groups),
-                    outcomes=tuple(outcomes),
-                    elapsed_s=time.perf_counter() - began_s,
-                ),
+                works=tuple(works),
+                groups=tuple(groups),
+                outcomes=tuple(outcomes),
+                elapsed_s=time.perf_counter() - began_s,
             )
-            self._settle()
+            self._settle(store)
             asked = self._ask(data)
             if asked:
-                self._write(store, Boundary(settings=self._settings, asked=tuple(asked)))
+                self._write(store, asked=tuple(asked))
             store.keep_states(self._files())
             self._display.update(groups)
 
@@ -297,68 +293,80 @@ class Tuner:
             asked.append((number, params, dataset_name(data, params)))
         return asked
 
-    def _settle(self) -> None:
-        """Tell Optuna how trials stand, and end those that have ended."""
-        for one in self._records.running():
-            loss = one.loss
-            if one.error or loss is None or not math.isfinite(loss):
-                one.status = "failed"
-            else:
-                stop = self._search.report(one.number, one.position, loss)
-                if one.position >= self._pace.max_iterations:
-                    one.status = "complete"
-                elif stop:
-                    one.status = "pruned"
-            if one.status != "running":
-                self._end(one.number)
-            if self._callback is not None:
-                self._callback(
-                    {
-                        "trial": one.number,
-                        "params": dict(one.params),
-                        "iteration": one.position,
-                        "losses": list(one.losses),
-                        "status": one.status,
-                    }
-                )
+    def _settle(self, store: Store) -> None:
+        """Decide which trials of the last phase go on; then tell Optuna and the callback."""
+        statuses = {number: self._decide(number) for number in self._records.undecided}
+        self._write(store, statuses=statuses)
+        for number in statuses:
+            self._end(number)
+        if self._callback is None:
+            return
+        for number, status in statuses.items():
+            one = self._records.trials[number]
+            self._callback(
+                {
+                    "trial": number,
+                    "params": dict(one.params),
+                    "iteration": one.position,
+                    "losses": list(one.losses),
+                    "status": status,
+                }
+            )
+
+    def _decide(self, number: int) -> Status:
+        one = self._records.trials[number]
+        if one.error or one.loss is None or not math.isfinite(one.loss):
+            return "failed"
+        stop = self._search.report(number, one.position, one.loss)
+        if one.position >= self._pace.max_iterations:
+            return "complete"
+        return "pruned" if stop else "running"
 
     def _end(self, number: int) -> None:
+        """Tell Optuna of a trial that has ended, unless it knows."""
         record = self._records.trials[number]
-        if self._search.is_running(number):
-            self._search.note(number, "dagopt_iterations", record.position)
-            self._search.note(number, "dagopt_merged_iterations", record.num_merged)
-            if record.error:
-                self._search.note(number, "dagopt_error", record.error)
+        if record.status == "running" or not self._search.is_running(number):
+            return
+        self._search.note(number, "dagopt_iterations", record.position)
+        self._search.note(number, "dagopt_merged_iterations", record.num_merged)
+        if record.error:
+            self._search.note(number, "dagopt_error", record.error)
         self._search.tell(number, record.status, record.loss)
 
     def _give_up(self, asked: Sequence[tuple[int, dict[str, Any], str]]) -> None:
         for number, _, _ in asked:
             self._search.tell(number, "failed", None)
 
-    def _write(self, store: Store, boundary: Boundary) -> None:
+    def _write(self, store: Store, **said: Any) -> None:
+        boundary = Boundary(settings=self._settings, **said)
         store.add_boundary(self._num_boundaries, boundary)
         self._num_boundaries += 1
         for warning in self._records.fold(boundary):
             logger.warning("dagopt: %s", warning)
 
     def _resume(self, store: Store) -> None:
-        """Take over what boundaries there are."""
+        """Take over what boundaries there are, and tell Optuna anew: its study may be gone."""
+        boundaries = store.boundaries()
         self._records.clear()
-        self._num_boundaries = 0
-        for boundary in store.boundaries():
+        self._num_boundaries = len(boundaries)
+        self._search.begin(store.sweep())
+        for boundary in boundaries:
             if boundary.settings != self._settings:
                 raise InputError(
                     f"checkpoint is '{store.path}', which has a sweep with {boundary.settings};"
                     f" expected {self._settings}: take another folder"
                 )
+            if boundary.statuses:
+                for number in self._records.undecided:
+                    self._decide(number)
             self._records.fold(boundary)
-            self._num_boundaries += 1
-        for number, record in sorted(self._records.trials.items()):
-            self._search.attach(number, record.params)
-            if record.status != "running":
+            for number, params, _ in boundary.asked:
+                self._search.attach(number, params)
+            for number in boundary.statuses:
                 self._end(number)
-        if self._records.num_phases:
-            self._settle()
+        self._search.take_left_over()
+        if self._records.undecided:
+            self._settle(store)
 
     def _files(self) -> list[str]:
         """Files of states that are still needed."""

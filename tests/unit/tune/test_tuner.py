@@ -1,0 +1,115 @@
+"""The driver's loop without Spark: a driver that dies anywhere, and Optuna's part in that."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+
+from dagopt.tune import SweepResult, Tuner
+from jobs.sweep_models import Logistic
+from tests.unit.tune.one_process import Killed, dying, session
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+SPACE = {"lr": FloatDistribution(1e-3, 0.5, log=True)}
+RATES = (0.4, 0.1, 0.3, 0.002, 0.2, 0.05)
+NUM_TRIALS, NUM_ITERATIONS = len(RATES), 25
+
+PRUNERS: dict[str, Callable[[], Any]] = {
+    "none": optuna.pruners.NopPruner,
+    "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=1),
+    "halving": lambda: optuna.pruners.SuccessiveHalvingPruner(min_resource=5, reduction_factor=2),
+}
+
+
+def batches() -> list[dict[str, Any]]:
+    random = np.random.default_rng(3)
+    x = random.normal(size=(64, 4)).astype(np.float32)
+    y = np.eye(2, dtype=np.float32)[(x[:, 0] > 0).astype(int)]
+    return [{"x": x[n : n + 16], "y": y[n : n + 16]} for n in range(0, 64, 16)]
+
+
+BATCHES = batches()
+
+
+def data(_: Any) -> list[dict[str, Any]]:
+    return BATCHES
+
+
+class ByNumber(optuna.samplers.BaseSampler):
+    """Gives a trial the same rate in each driver."""
+
+    def infer_relative_search_space(self, *_: Any) -> dict[str, Any]:
+        return {}
+
+    def sample_relative(self, *_: Any) -> dict[str, Any]:
+        return {}
+
+    def sample_independent(self, study: Any, trial: Any, *_: Any) -> float:  # noqa: ARG002
+        return RATES[trial.number]
+
+
+def study(pruner: str, file: Path | None) -> Any:
+    """The study of a driver that starts: in memory a new one, else what is in the file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return optuna.create_study(
+            study_name="sweep",
+            storage=None if file is None else f"sqlite:///{file}",
+            load_if_exists=True,
+            pruner=PRUNERS[pruner](),
+            sampler=ByNumber(),
+        )
+
+
+def sweep(found: Any, checkpoint: Path | None, **fields: Any) -> SweepResult:
+    return Tuner(
+        session(),
+        Logistic(4, 2),
+        data,
+        found,
+        NUM_TRIALS,
+        NUM_ITERATIONS,
+        **{
+            "space": SPACE,
+            "checkpoint": None if checkpoint is None else str(checkpoint),
+            "phase_iterations": 5,
+            "max_running": 3,
+            **fields,
+        },
+    ).run()
+
+
+@pytest.mark.parametrize("storage", ["memory", "sqlite"])
+@pytest.mark.parametrize("pruner", PRUNERS)
+def test_a_driver_that_dies_anywhere_loses_nothing(
+    pruner: str, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sweep(study(pruner, None), None)
+    statuses = [one.status for one in whole.trials]
+    assert ("pruned" in statuses) == (pruner != "none")
+    assert "complete" in statuses
+    step = 11 if storage == "sqlite" else 3  # SQLite takes its time
+    for left in range(0, 400, step):
+        file = tmp_path / f"{left}.db" if storage == "sqlite" else None
+        checkpoint = tmp_path / str(left)
+        try:
+            with dying(monkeypatch, left):
+                sweep(study(pruner, file), checkpoint)
+            break
+        except Killed:
+            pass
+        found = study(pruner, file)
+        result = sweep(found, checkpoint)
+        assert [one.losses for one in result.trials] == [one.losses for one in whole.trials], left
+        assert [one.status for one in result.trials] == statuses, left
+        assert [one.state.name.lower() for one in found.trials] == statuses, left
+    else:
+        pytest.fail("it always died")
+    assert left > step
