@@ -79,7 +79,7 @@ def dumps(value: Any) -> bytes:
 
 
 def task_attempt() -> str:
-    """Names this attempt of a task, unlike any other of the application; ``driver`` outside of tasks."""
+    """Names this attempt of a task, unlike any other of its application; ``driver`` outside of tasks."""
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
@@ -91,15 +91,22 @@ def is_frame(data: Any) -> bool:
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
 
 
-def each_partition(frame: Any, write: Callable[[int, Iterable[Any]], int]) -> list[tuple[int, int]]:
+def frame_columns(frame: Any) -> str:
+    """Names and types of a DataFrame's columns."""
+    return ", ".join(f"{name} {kind}" for name, kind in frame.dtypes)
+
+
+def each_partition(
+    frame: Any, write: Callable[[int, Iterable[Any]], tuple[str, int]]
+) -> list[tuple[str, int]]:
     """Hand each partition's Arrow batches to a function, in tasks.
 
     Args:
         frame: the DataFrame.
-        write: gets the partition's number and its record batches; gives the number of rows.
+        write: gets the partition's number and its record batches; gives a name and the number of rows.
 
     Returns:
-        Number and rows of each partition, in order.
+        Name and rows of each partition, in order, as the attempt of the task gave them that counts.
     """
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -109,11 +116,12 @@ def each_partition(frame: Any, write: Callable[[int, Iterable[Any]], int]) -> li
         context = TaskContext.get()
         assert context is not None  # runs in a task  # noqa: S101
         number = context.partitionId()
-        rows = write(number, batches)
+        name, rows = write(number, batches)
         yield pa.RecordBatch.from_arrays(
-            [pa.array([number], pa.int32()), pa.array([rows], pa.int64())],
-            ["partition", "num_rows"],
+            [pa.array([number], pa.int32()), pa.array([name]), pa.array([rows], pa.int64())],
+            ["partition", "name", "num_rows"],
         )
 
-    found = frame.mapInArrow(run, "partition int, num_rows long").collect()
-    return sorted((int(row["partition"]), int(row["num_rows"])) for row in found)
+    found = frame.mapInArrow(run, "partition int, name string, num_rows long").collect()
+    ordered = sorted(found, key=lambda row: int(row["partition"]))
+    return [(str(row["name"]), int(row["num_rows"])) for row in ordered]

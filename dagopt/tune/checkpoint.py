@@ -7,6 +7,7 @@ besides is not referred to by any boundary. Files of states that none needs any 
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import uuid
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from pyarrow import fs
 
 from dagopt.errors import InputError
 
-_STATES: Final = "states"
+STATES: Final = "states"
 _SWEEP: Final = "sweep"
 _SHORT: Final = ".part"
 
@@ -40,7 +41,7 @@ class Store:
                 self._fs, self._root = fs.FileSystem.from_uri(path)
             else:
                 self._fs, self._root = fs.LocalFileSystem(), str(Path(path).resolve())
-            self._fs.create_dir(f"{self._root}/{_STATES}", recursive=True)
+            self._fs.create_dir(f"{self._root}/{STATES}", recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(
                 f"checkpoint is '{path}', which pyarrow cannot open: {error}"
@@ -85,16 +86,17 @@ class Store:
         """Write the boundary of that number."""
         self.write(boundary_name(number), pickle.dumps(said))
 
-    def keep_states(self, names: Iterable[str]) -> None:
-        """Delete all files of states but these."""
+    def keep(self, folder: str, names: Iterable[str]) -> None:
+        """Delete all files of a folder but these."""
         kept = set(names)
-        for name in self._names(f"{self._root}/{_STATES}"):
-            if f"{_STATES}/{name}" not in kept:
-                self.delete(f"{_STATES}/{name}")
+        for name in self._names(f"{self._root}/{folder}"):
+            if f"{folder}/{name}" not in kept:
+                self.delete(f"{folder}/{name}")
 
     def delete(self, name: str) -> None:
-        """Delete a file."""
-        self._fs.delete_file(f"{self._root}/{name}")
+        """Delete a file, if it is there: tasks that nobody waits for move theirs."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(f"{self._root}/{name}")
 
     def _names(self, folder: str) -> list[str]:
         selector = fs.FileSelector(folder)
@@ -107,6 +109,10 @@ def boundary_name(number: int) -> str:
     return f"boundary-{number:06d}"
 
 
-def states_name(phase: int, group: int, attempt: str) -> str:
-    """Name of the file with a group's states after a phase; each attempt of a task has its own."""
-    return f"{_STATES}/{phase:06d}-{group:04d}-{attempt}"
+def states_name(phase: int, group: int, application: str, attempt: str) -> str:
+    """Name of the file with a group's states after a phase.
+
+    Each attempt of a task has its own, and so has each application: executors of one whose driver was
+    killed may write for a while.
+    """
+    return f"{STATES}/{phase:06d}-{group:04d}-{application}-{attempt}"

@@ -13,7 +13,7 @@ from dagopt.errors import InputError
 from dagopt.spark.phases import dumps, each_partition, is_frame
 from dagopt.tune.checkpoint import Store
 from dagopt.tune.data import Feed, batch_bytes
-from dagopt.tune.frame_data import FrameData, write_partition
+from dagopt.tune.frame_data import FOLDER, FrameData, write_partition
 from dagopt.tune.records import Records
 from dagopt.tune.trainable import state_bytes
 
@@ -63,7 +63,7 @@ class Pace:
         return max(1, math.ceil(_PHASE_S / iteration_s))
 
 
-def prepare_data(data: Any, store: Store, batch_size: int) -> Any:
+def prepare_data(data: Any, store: Store, batch_size: int, application: str) -> Any:
     """The data set as tasks use it; a DataFrame's partitions are written to the store.
 
     Raises:
@@ -72,11 +72,14 @@ def prepare_data(data: Any, store: Store, batch_size: int) -> Any:
     if not is_frame(data):
         return data
     path = store.path
-    found = each_partition(data, lambda number, batches: write_partition(path, number, batches))
-    partitions = tuple(number for number, num_rows in found if num_rows)
-    if not partitions:
+    found = each_partition(
+        data, lambda number, batches: write_partition(path, application, number, batches)
+    )
+    files = tuple(name for name, num_rows in found if num_rows)
+    if not files:
         raise InputError("data: the DataFrame has no rows")
-    return FrameData(path=path, partitions=partitions, batch_size=batch_size)
+    store.keep(FOLDER, files)
+    return FrameData(path=path, files=files, batch_size=batch_size)
 
 
 def try_one(trainable: Any, data: Any, params: dict[str, Any]) -> int:

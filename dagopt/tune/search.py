@@ -60,6 +60,14 @@ class Search:
         """Whether a lower loss is better."""
         return bool(self.study.direction == self._optuna.study.StudyDirection.MINIMIZE)
 
+    def space_told(self) -> dict[str, str]:
+        """Each parameter's distribution in words, or the name of the function."""
+        if callable(self._space):
+            return {
+                "function": getattr(self._space, "__qualname__", type(self._space).__qualname__)
+            }
+        return {name: repr(each) for name, each in sorted(self._space.items())}
+
     def ask(self) -> tuple[int, dict[str, Any]]:
         """Number and parameters of a new trial."""
         if self._left_over:

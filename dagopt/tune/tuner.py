@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dagopt.errors import InfeasibleError, InputError
@@ -21,14 +22,16 @@ from dagopt.policy.merging.candidates import CandidateRules
 from dagopt.policy.merging.packing import Capacity
 from dagopt.policy.merging.regroup import regroup
 from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host, num_slots, run_tasks
-from dagopt.tune.checkpoint import Store
+from dagopt.tune.checkpoint import STATES, Store
 from dagopt.tune.data import dataset_name
+from dagopt.tune.frame_data import FrameData
 from dagopt.tune.phase import GroupOutcome, GroupWork
 from dagopt.tune.plan import WATCHED, Pace, own_capacity_bytes, prepare_data, try_one
 from dagopt.tune.progress import Display
 from dagopt.tune.records import Boundary, Records, Status
 from dagopt.tune.result import SweepResult
 from dagopt.tune.search import Search, Space
+from dagopt.tune.settings import check_same, settings_of
 from dagopt.tune.trainable import check_trainable
 from dagopt.tune.worker import Sweep, Worker
 from dagopt.units import format_bytes, parse_bytes
@@ -128,12 +131,18 @@ class Tuner:
         self._callback = callback
         self._records = Records(trainable, rules or CandidateRules())
         self._display = Display(self._records, num_trials, max_iterations, wanted=progress)
-        self._settings = {
-            "num_trials": num_trials,
-            "max_iterations": max_iterations,
-            "metric": metric,
-            "seed": seed,
-        }
+        self._settings = settings_of(
+            self._search,
+            trainable,
+            data,
+            {
+                "num_trials": num_trials,
+                "max_iterations": max_iterations,
+                "metric": metric,
+                "batch_size": batch_size,
+                "seed": seed,
+            },
+        )
         self._num_boundaries = 0
         if checkpoint is None and not is_on_this_host(self._context):
             raise InputError(
@@ -173,7 +182,13 @@ class Tuner:
     def _run(self, store: Store) -> SweepResult:
         began_s = time.time()
         self._resume(store)
-        data = prepare_data(self._data, store, self._batch_size)
+        application = str(self._context.applicationId)
+        frame = self._records.frame
+        data = (
+            prepare_data(self._data, store, self._batch_size, application)
+            if frame is None
+            else replace(frame, path=store.path)
+        )
         slots = num_slots(self._context, self._profile)
         memory_bytes = self._memory_bytes or own_capacity_bytes(slots, self._profile)
         capacity = Capacity(
@@ -191,9 +206,17 @@ class Tuner:
                     f" {format_bytes(capacity.usable_bytes)} beside its headroom: raise memory, or"
                     " lower headroom_fraction, batch size or model size"
                 )
-            self._write(store, asked=tuple(asked))
+            self._write(
+                store, asked=tuple(asked), frame=data if isinstance(data, FrameData) else None
+            )
         sweep = dumps(
-            Sweep(trainable=self._trainable, data=data, path=store.path, metric=self._metric)
+            Sweep(
+                trainable=self._trainable,
+                data=data,
+                path=store.path,
+                application=application,
+                metric=self._metric,
+            )
         )
         worker = Worker(broadcast=self._context.broadcast(sweep))
         try:
@@ -219,7 +242,7 @@ class Tuner:
             asked = self._ask(data)
             if asked:
                 self._write(store, asked=tuple(asked))
-            store.keep_states(self._files())
+            store.keep(STATES, self._files())
             self._display.update(groups)
 
     def _run_phase(
@@ -351,11 +374,7 @@ class Tuner:
         self._num_boundaries = len(boundaries)
         self._search.begin(store.sweep())
         for boundary in boundaries:
-            if boundary.settings != self._settings:
-                raise InputError(
-                    f"checkpoint is '{store.path}', which has a sweep with {boundary.settings};"
-                    f" expected {self._settings}: take another folder"
-                )
+            check_same(store.path, boundary.settings, self._settings)
             if boundary.statuses:
                 for number in self._records.undecided:
                     self._decide(number)

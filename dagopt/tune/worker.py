@@ -42,6 +42,8 @@ class Sweep:
     trainable: Any
     data: Any
     path: str
+    application: str
+    """Spark's name of it."""
     metric: str
 
 
@@ -62,7 +64,7 @@ def run_work(sweep: Sweep, work: GroupWork) -> tuple[GroupOutcome, str]:
         outcome, states = run_group(
             work, sweep.trainable, sweep.data, load, array_module(), sweep.metric
         )
-    name = states_name(work.phase, work.number, task_attempt())
+    name = states_name(work.phase, work.number, sweep.application, task_attempt())
     store.write(name, dumps(states))
     outcome.place = socket.gethostname()
     return outcome, name

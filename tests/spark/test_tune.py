@@ -96,7 +96,7 @@ def test_a_stopped_sweep_goes_on_from_its_last_boundary(sweeps: dict[str, Any]) 
     found = sweeps["resumed"]
     assert found["same"]
     assert found["params"]
-    assert found["first"] == 15
+    assert found["first"] == 25
     assert found["iterations"] == [35] * 4
     assert "which has a sweep with" in found["other"]
     assert "run again with checkpoint" in found["told"]
@@ -109,6 +109,13 @@ def test_a_dataframe_is_read_once_a_pass_in_its_order(sweeps: dict[str, Any]) ->
     # Iterations 6 to 12 touch the second and the third pass of four batches.
     assert found["passes"] == 2
     assert found["empty"] == "InputError: data: the DataFrame has no rows"
+
+
+def test_a_sweep_that_goes_on_reads_the_rows_that_it_read_before(sweeps: dict[str, Any]) -> None:
+    found = sweeps["recomputed"]
+    assert found["kept"]
+    assert found["error"] <= 1e-5
+    assert "data DataFrame[x array<double>, y array<double>], not Data" in found["columns"]
 
 
 @pytest.mark.parametrize(

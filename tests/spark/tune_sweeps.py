@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from dagopt.errors import DagoptError
 from dagopt.tune import Tuner
+from dagopt.tune.frame_data import FrameData
 from jobs.sweep_models import Logistic, Mlp
 
 warnings.simplefilter("ignore")
@@ -235,6 +236,30 @@ def frame(spark: Any) -> dict[str, Any]:
     }
 
 
+def recomputed(spark: Any) -> dict[str, Any]:
+    """A DataFrame that has other rows each time, and a sweep that goes on."""
+    chance = spark.range(NUM_ROWS).selectExpr("array(rand(), rand(), rand(), rand()) AS x")
+    chance = chance.selectExpr("x", "x AS y")
+    path = WORK / "recomputed"
+    fields: dict[str, Any] = {"space": SPACE, "checkpoint": str(path), "batch_size": 16}
+    model = Logistic(NUM_INPUTS, NUM_INPUTS, classes=False)
+
+    def stop(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        Tuner(spark, model, chance, study(), 4, 12, callback=stop, **fields).run()
+    files = sorted((path / "data").iterdir())
+    result = Tuner(spark, model, chance, study(), 4, 12, **fields).run()
+    names = tuple(f"data/{one.name}" for one in files)
+    BATCHES[:] = FrameData(path=str(path), files=names, batch_size=16)({})
+    return {
+        "kept": sorted((path / "data").iterdir()) == files,
+        "error": worst(result, lambda *_: model),
+        "columns": error_of(spark, model, chance.select("x"), study(), 4, 12, **fields),
+    }
+
+
 def errors(spark: Any) -> dict[str, Any]:
     mlp = Mlp(NUM_INPUTS, 2)
     return {
@@ -253,6 +278,6 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)
     session = SparkSession.builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    for sweep in (plain, pruned, fragile, lost, resumed, frame, errors):
+    for sweep in (plain, pruned, fragile, lost, resumed, frame, recomputed, errors):
         print(json.dumps({sweep.__name__: sweep(session)}), flush=True)
     session.stop()

@@ -12,8 +12,9 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution
 
+from dagopt.errors import InputError
 from dagopt.tune import SweepResult, Tuner
-from jobs.sweep_models import Logistic
+from jobs.sweep_models import Logistic, Mlp
 from tests.unit.tune.one_process import Killed, dying, session
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -71,12 +72,12 @@ def study(pruner: str, file: Path | None) -> Any:
 def sweep(found: Any, checkpoint: Path | None, **fields: Any) -> SweepResult:
     return Tuner(
         session(),
-        Logistic(4, 2),
-        data,
-        found,
-        NUM_TRIALS,
-        NUM_ITERATIONS,
         **{
+            "trainable": Logistic(4, 2),
+            "data": data,
+            "study_or_space": found,
+            "num_trials": NUM_TRIALS,
+            "max_iterations": NUM_ITERATIONS,
             "space": SPACE,
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "phase_iterations": 5,
@@ -113,3 +114,40 @@ def test_a_driver_that_dies_anywhere_loses_nothing(
     else:
         pytest.fail("it always died")
     assert left > step
+
+
+def other(_: Any) -> list[dict[str, Any]]:
+    return BATCHES[:2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"max_iterations": 9}, "max_iterations 25, not 9"),
+        ({"batch_size": 8}, "batch_size 32, not 8"),
+        ({"data": other}, "data data, not other"),
+        (
+            {"trainable": Mlp(4, 2)},
+            "trainable Logistic, not Mlp; trainable.num_hidden missing, not 16",
+        ),
+        ({"trainable": Logistic(4, 2, classes=False)}, "trainable.classes True, not False"),
+        (
+            {"space": {"lr": FloatDistribution(0.1, 0.2)}},
+            "space.lr FloatDistribution(high=0.5, log=True, low=0.001, step=None), not FloatDistribution(high=0.2",
+        ),
+        (
+            {"study_or_space": optuna.create_study(direction="maximize")},
+            "direction minimize, not max",
+        ),
+        ({"seed": 1, "metric": "error"}, "metric loss, not error; seed 0, not 1"),
+    ],
+)
+def test_a_checkpoint_of_another_sweep_is_an_error_that_names_what_differs(
+    fields: dict[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dying(monkeypatch, 5), pytest.raises(Killed):
+        sweep(study("none", None), tmp_path)
+    with pytest.raises(InputError) as raised:
+        sweep(fields.pop("study_or_space", study("none", None)), tmp_path, **fields)
+    assert f"which has a sweep with {told}" in str(raised.value)
+    assert len(sweep(study("none", None), tmp_path, max_running=2).trials) == NUM_TRIALS
