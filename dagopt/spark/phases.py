@@ -7,11 +7,13 @@ number of slots, and partitions of a DataFrame as Arrow files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dagopt.errors import InputError
 from dagopt.spark.concurrency import LOCAL_CLUSTER, is_local_mode
 from dagopt.spark.devices import RESOURCE
+from dagopt.spark.profiles import java_profile, spark_memory_bytes
 
 
 def context_of(spark: Any) -> Any:
@@ -36,17 +38,62 @@ def is_on_this_host(context: Any) -> bool:
     return is_local_mode(master) or LOCAL_CLUSTER.fullmatch(master) is not None
 
 
-def num_slots(context: Any, profile: Any) -> int:
-    """Tasks that run at once: CPU slots, or with a profile its accelerators."""
-    if profile is None:
-        return max(1, int(context.defaultParallelism))
-    held = profile.taskResources[RESOURCE].amount if RESOURCE in profile.taskResources else 1
+_INSTANCES = "spark.executor.instances"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """Tasks that can run at once, as executors are now."""
+
+    total: int
+    """At least 1; those of executors that are still to come too, where the configuration says how many."""
+    on_a_host: int
+    """Of the host that has most, at least 1."""
+    heap_bytes: int
+    """What the JVMs of that host may take."""
+
+
+def gpus_held(profile: Any) -> float:
+    """Accelerators that a task of a profile holds: a fraction, a whole number, or 0."""
+    asked = {} if profile is None else profile.taskResources
+    return float(asked[RESOURCE].amount) if RESOURCE in asked else 0.0
+
+
+def slots_now(context: Any, profile: Any) -> Slots:
+    """The slots of tasks, under a profile or without one."""
+    conf = context.getConf()
+    asked = {} if profile is None else profile.taskResources
+    cpus = float(asked["cpus"].amount if "cpus" in asked else conf.get("spark.task.cpus", "1"))
+    held = gpus_held(profile)
+    own = profile is not None and bool(profile.executorResources)
+    wanted = int(java_profile(context, profile).id()) if own else 0
+    hosts: dict[str, list[int]] = {}
     summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
-    found = 0
     for index in range(summaries.size()):
-        resource = summaries.apply(index).resources().get(RESOURCE)
-        found += len(resource.get().addresses()) if resource.isDefined() else 0
-    return max(1, int(found / held))
+        one = summaries.apply(index)
+        if one.totalCores() and one.resourceProfileId() == wanted:  # not a driver without tasks
+            count = int(one.totalCores() / cpus)
+            if held:
+                resource = one.resources().get(RESOURCE)
+                gpus = len(resource.get().addresses()) if resource.isDefined() else 0
+                count = min(count, int(gpus // held) if held >= 1 else gpus * int(1 / held))
+            hosts.setdefault(str(one.hostPort()).rpartition(":")[0], []).append(count)
+    total = sum(map(sum, hosts.values()))
+    most = max(hosts.values(), key=sum, default=[1])
+    by_demand = conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    number = conf.get("spark.dynamicAllocation.maxExecutors" if by_demand else _INSTANCES, "0")
+    if number.isdecimal():  # the default of the former is infinity
+        total = max(total, max(most) * int(number))
+    return Slots(
+        total=max(1, total),
+        on_a_host=max(1, sum(most)),
+        heap_bytes=len(most) * _heap_bytes(context),
+    )
+
+
+def _heap_bytes(context: Any) -> int:
+    role = "driver" if is_local_mode(str(context.master)) else "executor"
+    return spark_memory_bytes(context.getConf().get(f"spark.{role}.memory", "1g"))
 
 
 def run_tasks(
@@ -65,6 +112,7 @@ def run_tasks(
     try:
         rdd = context.parallelize(payloads, max(1, len(payloads)))
         if profile is not None:
+            java_profile(context, profile)
             rdd = rdd.withResources(profile)
         return list(rdd.map(function).collect())
     finally:

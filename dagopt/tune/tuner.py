@@ -17,21 +17,20 @@ from dataclasses import replace
 from typing import Any
 
 from dagopt.errors import InfeasibleError, InputError
-from dagopt.model.trial import TrialGroup
 from dagopt.policy.merging.candidates import CandidateRules
-from dagopt.policy.merging.packing import Capacity
-from dagopt.policy.merging.regroup import regroup
-from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host, num_slots, run_tasks
+from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host, run_tasks
 from dagopt.tune.checkpoint import STATES, Store
 from dagopt.tune.data import dataset_name
 from dagopt.tune.frame_data import FrameData
 from dagopt.tune.phase import GroupOutcome, GroupWork
-from dagopt.tune.plan import WATCHED, Pace, own_capacity_bytes, prepare_data, try_one
+from dagopt.tune.plan import Pace, plan_phase
 from dagopt.tune.progress import Display
 from dagopt.tune.records import Boundary, Records, Status
 from dagopt.tune.result import SweepResult
+from dagopt.tune.room import Room
 from dagopt.tune.search import Search, Space
 from dagopt.tune.settings import check_same, settings_of
+from dagopt.tune.start import prepare_data, try_one
 from dagopt.tune.trainable import check_trainable
 from dagopt.tune.worker import Sweep, Worker
 from dagopt.units import format_bytes, parse_bytes
@@ -62,8 +61,8 @@ class Tuner:
             boundaries there is resumed. Default: one that lives as long as the sweep, in local modes.
         profile: resource profile of the tasks, such as :func:`dagopt.gpu_profile` gives; default: one
             CPU slot each.
-        memory: what one slot or accelerator has, as ``4g``; default: the machine's by slots, or the
-            accelerator's.
+        memory: what one slot or accelerator has, as ``4g``; default: the accelerator's, or what the
+            executor's machine or container has beside its JVM, by slots.
         headroom_fraction: share of it that stays free, 0 to 1.
         max_running: trials that run at the same time; default: all.
         phase_iterations: iterations between boundaries; default: as many as make them cheap.
@@ -124,8 +123,8 @@ class Tuner:
         self._batch_size = batch_size
         self._checkpoint = checkpoint
         self._profile = profile
-        self._memory_bytes = None if memory is None else parse_bytes(memory)
-        self._headroom_fraction = headroom_fraction
+        memory_bytes = None if memory is None else parse_bytes(memory)
+        self._room = Room(self._context, profile, memory_bytes, headroom_fraction)
         self._pace = Pace(max_iterations, phase_iterations, prunes=self._search.prunes)
         self._seed = seed
         self._callback = callback
@@ -189,21 +188,16 @@ class Tuner:
             if frame is None
             else replace(frame, path=store.path)
         )
-        slots = num_slots(self._context, self._profile)
-        memory_bytes = self._memory_bytes or own_capacity_bytes(slots, self._profile)
-        capacity = Capacity(
-            memory_bytes=memory_bytes,
-            headroom_fraction=self._headroom_fraction,
-            num_slots=slots,
-        )
+        self._room.measure()
         asked = self._ask(data)
         if asked:
             need_bytes = try_one(self._trainable, data, asked[0][1])
-            if need_bytes > capacity.usable_bytes:
+            usable_bytes = self._room.now().usable_bytes
+            if need_bytes > usable_bytes:
                 self._give_up(asked)
                 raise InfeasibleError(
                     f"trial {asked[0][0]} needs {format_bytes(need_bytes)}, and a slot has"
-                    f" {format_bytes(capacity.usable_bytes)} beside its headroom: raise memory, or"
+                    f" {format_bytes(usable_bytes)} beside its headroom: raise memory, or"
                     " lower headroom_fraction, batch size or model size"
                 )
             self._write(
@@ -221,14 +215,16 @@ class Tuner:
         worker = Worker(broadcast=self._context.broadcast(sweep))
         try:
             with self._display:
-                self._phases(store, worker, capacity, data)
+                self._phases(store, worker, data)
         finally:
             worker.broadcast.destroy()
         return SweepResult.of(self._records, self._search, store, time.time() - began_s)
 
-    def _phases(self, store: Store, worker: Worker, capacity: Capacity, data: Any) -> None:
+    def _phases(self, store: Store, worker: Worker, data: Any) -> None:
         while self._records.running():
-            works, groups = self._plan(capacity)
+            works, groups = plan_phase(
+                self._records, self._pace, self._room.now(), self._num_boundaries
+            )
             began_s = time.perf_counter()
             outcomes = self._run_phase(worker, works)
             self._write(
@@ -250,60 +246,6 @@ class Tuner:
     ) -> list[tuple[GroupOutcome, str]]:
         told = f"dagopt tune: phase {self._records.num_phases + 1}, {len(works)} groups"
         return run_tasks(self._context, worker, works, self._profile, told)
-
-    def _plan(self, capacity: Capacity) -> tuple[list[GroupWork], list[TrialGroup]]:
-        """The works of the next phase; new trials are watched first, the others wait for them."""
-        running = self._records.running()
-        phase = self._records.num_phases + 1
-        new = [one for one in running if one.position == 0]
-        if new:
-            shares = [new[first :: capacity.num_slots] for first in range(capacity.num_slots)]
-            return [
-                GroupWork(
-                    number=number,
-                    phase=phase,
-                    mode="alone",
-                    trials=tuple(self._records.work_of(one) for one in share),
-                    stacks=(),
-                    num_iterations=min(WATCHED, self._pace.max_iterations),
-                    watch=True,
-                )
-                for number, share in enumerate(share for share in shares if share)
-            ], []
-        steps = self._pace.phase_iterations(self._records, capacity.num_slots)
-        lengths = {
-            one.number: min(steps, self._pace.max_iterations - one.position) for one in running
-        }
-        grouping = regroup(
-            [self._records.candidate(one, lengths[one.number]) for one in running],
-            capacity,
-            self._num_boundaries,
-        )
-        return [
-            self._work(number, phase, group, lengths)
-            for number, group in enumerate(grouping.groups)
-        ], list(grouping.groups)
-
-    def _work(
-        self, number: int, phase: int, group: TrialGroup, lengths: Mapping[int, int]
-    ) -> GroupWork:
-        records = [self._records.trials[trial] for trial in group.trials]
-        kinds = {one.model_type for one in records}
-        return GroupWork(
-            number=number,
-            phase=phase,
-            mode=group.request.mode,
-            trials=tuple(self._records.work_of(one) for one in records),
-            stacks=group.request.stacks,
-            num_iterations=min(lengths[trial] for trial in group.trials),
-            width={kind: self._records.width[kind] for kind in kinds & self._records.width.keys()},
-            pass_length={
-                one.dataset: self._records.pass_length[one.dataset]
-                for one in records
-                if one.dataset in self._records.pass_length
-            },
-            sources=tuple(sorted({one.file for one in records})),
-        )
 
     def _ask(self, data: Any) -> list[tuple[int, dict[str, Any], str]]:
         """New trials, as far as there may be more."""

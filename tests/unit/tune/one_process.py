@@ -25,15 +25,38 @@ class Rows:
         return self.rows
 
 
+def executor(host: str, cores: int, gpus: int | None = None) -> Any:
+    """What Spark's status says of an executor."""
+    addresses = SimpleNamespace(addresses=lambda: [str(n) for n in range(gpus or 0)])
+    option = SimpleNamespace(isDefined=lambda: gpus is not None, get=lambda: addresses)
+    return SimpleNamespace(
+        totalCores=lambda: cores,
+        resourceProfileId=lambda: 0,
+        resources=lambda: SimpleNamespace(get=lambda _: option),
+        hostPort=lambda: f"{host}:4040",
+    )
+
+
 class Context:
     """A SparkContext whose tasks run when they are asked for."""
 
     master = "local[2]"
-    defaultParallelism = 2  # noqa: N815  Spark's name
     applicationId = "local-1"  # noqa: N815  Spark's name
 
     def __init__(self) -> None:
         self.properties: dict[str, str | None] = {}
+        self.conf: dict[str, str] = {}
+        self.executors = [executor("localhost", 2)]
+
+    def getConf(self) -> Any:  # noqa: N802  Spark's name
+        return self.conf
+
+    @property
+    def _jsc(self) -> Any:
+        """The way to the executors in the JVM."""
+        found = SimpleNamespace(size=lambda: len(self.executors), apply=self.executors.__getitem__)
+        store = SimpleNamespace(executorList=lambda _: found)
+        return SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: store))
 
     def setLocalProperty(self, key: str, value: str | None) -> None:  # noqa: N802  Spark's name
         self.properties[key] = value
