@@ -6,6 +6,7 @@ number of slots, and partitions of a DataFrame as Arrow files.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,7 @@ def is_on_this_host(context: Any) -> bool:
     return is_local_mode(master) or LOCAL_CLUSTER.fullmatch(master) is not None
 
 
+_DESCRIPTION = "spark.job.description"
 _INSTANCES = "spark.executor.instances"
 
 
@@ -106,9 +108,10 @@ def run_tasks(
         function: pickled by value; runs in the executors' Python.
         payloads: what it is called with; tasks are started in this order.
         profile: resource profile of the tasks; None for the default.
-        told: description of the job in Spark's user interface.
+        told: description of the job in Spark's user interface; the user's own one is back afterwards.
     """
-    context.setLocalProperty("spark.job.description", told)
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, told)
     try:
         rdd = context.parallelize(payloads, max(1, len(payloads)))
         if profile is not None:
@@ -116,7 +119,8 @@ def run_tasks(
             rdd = rdd.withResources(profile)
         return list(rdd.map(function).collect())
     finally:
-        context.setLocalProperty("spark.job.description", None)
+        with contextlib.suppress(Exception):  # a context that is gone is not what went wrong
+            context.setLocalProperty(_DESCRIPTION, before)
 
 
 def dumps(value: Any) -> bytes:

@@ -2,7 +2,8 @@
 
 Parts of the group, stacks and single trials, are stepped in turn on each batch. The first stacked
 step of trials is compared with their unstacked ones, and so are trials whose stacked step raises: the
-phase then begins again from its boundary without that stack. A trial that raises alone fails alone.
+phase then begins again from its boundary without that stack. A trial that raises alone fails alone, and
+where the data function raises, the trials that read what it was to give.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import copy
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from dagopt.tune.data import Feed, batch_bytes, batch_rows
+from dagopt.tune.frame_data import FrameData
 from dagopt.tune.peak import PeakMeter
 from dagopt.tune.phase import GroupOutcome, GroupWork, TrialOutcome, TrialWork
 from dagopt.tune.stacks import Stack, metric_of, same_results
@@ -32,6 +35,10 @@ class BrokenStackError(Exception):
     def __init__(self, stack_type: str, problem: str) -> None:
         super().__init__(problem)
         self.stack_type = stack_type
+
+
+class DataError(Exception):
+    """The user's data function raised; the message is the traceback."""
 
 
 def run_group(
@@ -118,7 +125,8 @@ class _Run:
 
     def _feed(self, trial: TrialWork) -> Feed:
         known = self._pass_length.get(trial.dataset, 0)
-        return Feed(self._data, trial.params, trial.position, known)
+        with self._data_errors():
+            return Feed(self._data, trial.params, trial.position, known)
 
     def _close(self, feed: Feed, dataset: str) -> None:
         self._num_passes += feed.num_passes
@@ -131,9 +139,13 @@ class _Run:
         for single in self._singles.values():
             dataset = single.work.dataset
             if dataset not in kept:
-                feed = self._feed(single.work)
-                count = self._work.num_iterations
-                kept[dataset] = [self._read(feed, dataset) for _ in range(count)]
+                try:
+                    feed = self._feed(single.work)
+                    count = self._work.num_iterations
+                    kept[dataset] = [self._read(feed, dataset) for _ in range(count)]
+                except DataError as error:
+                    single.fail(str(error))
+                    continue
                 self._close(feed, dataset)
             # The last iterations are timed, and measuring memory takes time.
             num_measured = self._work.num_iterations - 2
@@ -160,8 +172,14 @@ class _Run:
 
     def _shared(self, parts: Sequence[_Single | _StackPart]) -> None:
         """All parts on each batch of one pass."""
-        if not parts:
-            return
+        try:
+            if parts:
+                self._pass(parts)
+        except DataError as error:
+            for part in parts:
+                part.fail(str(error))
+
+    def _pass(self, parts: Sequence[_Single | _StackPart]) -> None:
         feed = self._feed(parts[0].work)
         models_bytes = sum(part.model_bytes for part in parts)
         for iteration in range(self._work.num_iterations):
@@ -177,9 +195,23 @@ class _Run:
 
     def _read(self, feed: Feed, dataset: str) -> Any:
         began_s = time.perf_counter()
-        batch = feed.read()
+        with self._data_errors():
+            batch = feed.read()
         self._reads_s.setdefault(dataset, []).append(time.perf_counter() - began_s)
         return batch
+
+    @contextmanager
+    def _data_errors(self) -> Iterator[None]:
+        """What the data function raises is a :class:`DataError`.
+
+        A file of a DataFrame that cannot be read is the task's failure, which Spark runs again.
+        """
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError) and isinstance(self._data, FrameData):
+                raise
+            raise DataError(traceback.format_exc()) from error
 
 
 class _Single:
@@ -234,6 +266,10 @@ class _Single:
         loss = metric_of(metrics, self._metric)
         self.outcome.times_s.append(time.perf_counter() - began_s)
         self.outcome.losses.append(loss)
+
+    def fail(self, error: str) -> None:
+        """It ends here, for a reason that is not its own."""
+        self.outcome.error = self.outcome.error or error
 
     def finish(self, width: dict[str, int]) -> None:
         """Nothing to add: what was measured is there."""
@@ -304,6 +340,13 @@ class _StackPart:
             single.state = self._stack.state(index)
         if self._search.is_known:
             width[self._kind] = self._search.width
+
+    def fail(self, error: str) -> None:
+        """As in :meth:`_Single.fail`."""
+        if self._losses:
+            self.finish({})
+        for single in self._singles:
+            single.fail(error)
 
     def _step(self, batch: Any) -> float:
         began_s = time.perf_counter()

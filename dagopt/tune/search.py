@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 from dagopt.errors import InputError
@@ -109,7 +109,7 @@ class Search:
     def take_left_over(self) -> None:
         """Ask first for trials that a killed driver asked for and did not write down.
 
-        What a function suggests is not all of its parameters, so its trials fail instead.
+        Those of another space fail, and those of a function: what it suggests may not be all parameters.
         """
         ours = f"{self._sweep}/"
         attached = {self._name(number) for number in self._trials}
@@ -117,7 +117,7 @@ class Search:
             name = str(one.user_attrs.get(_TRIAL, ""))
             if not name.startswith(ours) or name in attached:
                 continue
-            if callable(self._space):
+            if callable(self._space) or one.distributions != dict(self._space):
                 self.study.tell(one.number, state=self._optuna.trial.TrialState.FAIL)
             else:
                 self._left_over.append(self._living(one))
@@ -163,6 +163,11 @@ class Search:
             self.study.tell(trial, state=states.PRUNED)
         else:
             self.study.tell(trial, state=states.FAIL)
+
+    def give_up(self, kept: Collection[int]) -> None:
+        """Fail all trials that run but these: nobody goes on with them."""
+        for number in self._trials.keys() - set(kept):
+            self.tell(number, "failed", None)
 
     def _name(self, number: int) -> str:
         return f"{self._sweep}/{number}"

@@ -50,7 +50,12 @@ def try_one(trainable: Any, data: Any, params: dict[str, Any]) -> int:
     except Exception:  # noqa: BLE001  the trial fails with its traceback when it runs
         return 0
     _check_pickle("state", state)
-    batch = Feed(data, params, 0, 0).read()
+    try:
+        batch = Feed(data, params, 0, 0).read()
+    except InputError:
+        raise
+    except Exception:  # noqa: BLE001  as above
+        return 2 * state_bytes(state)
     own = getattr(trainable, "footprint", None)
     own_bytes = 0 if own is None else int(own(params, batch))
     return max(own_bytes, 2 * state_bytes(state)) + batch_bytes(batch)

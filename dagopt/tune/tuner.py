@@ -7,6 +7,7 @@ Spark job. A task that is lost with its executor runs again from the boundary's 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import shutil
@@ -129,7 +130,13 @@ class Tuner:
         self._seed = seed
         self._callback = callback
         self._records = Records(trainable, rules or CandidateRules())
-        self._display = Display(self._records, num_trials, max_iterations, wanted=progress)
+        self._display = Display(
+            self._records,
+            num_trials,
+            max_iterations,
+            minimizes=self._search.minimizes,
+            wanted=progress,
+        )
         self._settings = settings_of(
             self._search,
             trainable,
@@ -153,8 +160,8 @@ class Tuner:
         """Run the sweep, or what is left of it.
 
         Raises:
-            InputError: before anything starts: a state cannot be pickled, ``init`` or the first step
-                of the first trial's data fails, or the checkpoint is of another sweep.
+            InputError: before anything starts: the trainable, the data or a state cannot be pickled,
+                there is no batch, or the checkpoint is of another sweep.
             InfeasibleError: before anything starts: not even one trial has room.
             KeyboardInterrupt: Ctrl-C; the next ``run`` with this checkpoint goes on from the last
                 boundary.
@@ -162,13 +169,16 @@ class Tuner:
         own = tempfile.mkdtemp(prefix="dagopt-tune-") if self._checkpoint is None else None
         try:
             return self._run(Store(own or str(self._checkpoint)))
-        except KeyboardInterrupt:
-            if own is None:
+        except BaseException as error:
+            if own is None and isinstance(error, KeyboardInterrupt):
                 logger.warning(
                     "dagopt: stopped at boundary %d; run again with checkpoint '%s' to go on",
                     self._num_boundaries,
                     self._checkpoint,
                 )
+            else:
+                with contextlib.suppress(Exception):  # is not what went wrong
+                    self._search.give_up(self._records.trials if own is None else ())
             raise
         finally:
             if own is not None:
@@ -194,7 +204,6 @@ class Tuner:
             need_bytes = try_one(self._trainable, data, asked[0][1])
             usable_bytes = self._room.now().usable_bytes
             if need_bytes > usable_bytes:
-                self._give_up(asked)
                 raise InfeasibleError(
                     f"trial {asked[0][0]} needs {format_bytes(need_bytes)}, and a slot has"
                     f" {format_bytes(usable_bytes)} beside its headroom: raise memory, or"
@@ -217,7 +226,8 @@ class Tuner:
             with self._display:
                 self._phases(store, worker, data)
         finally:
-            worker.broadcast.destroy()
+            with contextlib.suppress(Exception):  # a context that is gone is not what went wrong
+                worker.broadcast.destroy()
         return SweepResult.of(self._records, self._search, store, time.time() - began_s)
 
     def _phases(self, store: Store, worker: Worker, data: Any) -> None:
@@ -297,10 +307,6 @@ class Tuner:
         if record.error:
             self._search.note(number, "dagopt_error", record.error)
         self._search.tell(number, record.status, record.loss)
-
-    def _give_up(self, asked: Sequence[tuple[int, dict[str, Any], str]]) -> None:
-        for number, _, _ in asked:
-            self._search.tell(number, "failed", None)
 
     def _write(self, store: Store, **said: Any) -> None:
         boundary = Boundary(settings=self._settings, **said)

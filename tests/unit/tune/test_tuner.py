@@ -100,14 +100,17 @@ def test_a_driver_that_dies_anywhere_loses_nothing(
     for left in range(0, 400, step):
         file = tmp_path / f"{left}.db" if storage == "sqlite" else None
         checkpoint = tmp_path / str(left)
+        told: list[tuple[int, int]] = []
+        fields = {"callback": lambda row: told.append((row["trial"], row["iteration"]))}  # noqa: B023
         try:
             with dying(monkeypatch, left):
-                sweep(study(pruner, file), checkpoint)
+                sweep(study(pruner, file), checkpoint, **fields)
             break
         except Killed:
             pass
         found = study(pruner, file)
-        result = sweep(found, checkpoint)
+        result = sweep(found, checkpoint, **fields)
+        assert len(told) == len(set(told)), left
         assert [one.losses for one in result.trials] == [one.losses for one in whole.trials], left
         assert [one.status for one in result.trials] == statuses, left
         assert [one.state.name.lower() for one in found.trials] == statuses, left
