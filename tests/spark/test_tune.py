@@ -64,6 +64,17 @@ def test_optuna_prunes_at_boundaries_and_the_rest_go_on_unchanged(sweeps: dict[s
     assert found["told"] == list(range(6))
 
 
+def test_trials_of_which_two_have_no_room_run_unmerged(sweeps: dict[str, Any]) -> None:
+    small, large = sweeps["heavy"]["10m"], sweeps["heavy"]["100m"]
+    for found in (small, large):
+        assert found["statuses"] == ["complete"] * 4
+        assert found["error"] <= 1e-5
+        assert max(found["peaks"]) <= 1.15
+    assert (small["sizes"], small["merged"]) == ([1], 0)
+    assert small["first_peak"] <= 10 << 20
+    assert max(large["sizes"]) > 1
+
+
 def test_a_study_can_be_shown(sweeps: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     from dagopt.cli.main import main
 

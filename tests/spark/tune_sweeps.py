@@ -85,6 +85,17 @@ class Dying(Mlp):
         return super().step(state, batch, params, xp)
 
 
+class Heavy(Mlp):
+    """Needs 8 MiB: half of it in its state, half while it steps."""
+
+    def init(self, params: Any, xp: Any) -> Any:
+        return {**super().init(params, xp), "ballast": xp.ones((1, 1 << 20), dtype="float32")}
+
+    def step(self, state: Any, batch: Any, params: Any, xp: Any) -> dict[str, Any]:
+        state["ballast"] += state["ballast"] * 0
+        return super().step(state, batch, params, xp)
+
+
 class Unpicklable(Mlp):
     """Has a state that cannot be moved."""
 
@@ -149,6 +160,26 @@ def pruned(spark: Any) -> dict[str, Any]:
         "error": worst(result),
         "told": sorted(set(told)),
     }
+
+
+def heavy(spark: Any) -> dict[str, Any]:
+    """One trial has room in a slot, two have not; then all have."""
+    found = {}
+    for memory in ("10m", "100m"):
+        result = Tuner(
+            spark, Heavy(NUM_INPUTS, 2), data, study(), 4, 12, space=SPACE, memory=memory
+        ).run()
+        later = [one for one in result.phases if one.mode != "watch"]
+        found[memory] = {
+            "statuses": [one.status for one in result.trials],
+            "error": worst(result, Heavy),
+            "merged": result.merged_fraction,
+            "sizes": sorted({len(one.trials) for one in later}),
+            "peaks": [one.peak_bytes / one.predicted_bytes for one in later],
+            "watched": max(len(one.trials) for one in result.phases if one.mode == "watch"),
+            "first_peak": max(one.peak_bytes for one in result.phases),
+        }
+    return found
 
 
 def fragile(spark: Any) -> dict[str, Any]:
@@ -278,6 +309,6 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)
     session = SparkSession.builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    for sweep in (plain, pruned, fragile, lost, resumed, frame, recomputed, errors):
+    for sweep in (plain, pruned, heavy, fragile, lost, resumed, frame, recomputed, errors):
         print(json.dumps({sweep.__name__: sweep(session)}), flush=True)
     session.stop()
