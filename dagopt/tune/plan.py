@@ -60,18 +60,21 @@ class Pace:
 
 
 def plan_phase(
-    records: Records, pace: Pace, capacity: Capacity, boundary: int
+    records: Records, pace: Pace, capacity: Capacity, boundary: int, need_bytes: int
 ) -> tuple[list[GroupWork], list[TrialGroup]]:
     """The works of the next phase, and the groups that they are of.
 
     New trials are watched first, and the others wait for them; of a phase that watches there are no
-    groups.
+    groups. A task watches several trials, one after the other, but has all their states: as many as
+    have room, if each needs ``need_bytes``.
     """
     running = records.running()
     phase = records.num_phases + 1
     new = [one for one in running if one.position == 0]
     if new:
-        shares = [new[first :: capacity.num_slots] for first in range(capacity.num_slots)]
+        room = max(1, capacity.usable_bytes // max(1, need_bytes))
+        count = max(capacity.num_slots, math.ceil(len(new) / room))
+        shares = [new[first::count] for first in range(count)]
         return [
             GroupWork(
                 number=number,

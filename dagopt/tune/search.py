@@ -173,8 +173,8 @@ class Search:
         return f"{self._sweep}/{number}"
 
     def _frozen(self, number: int) -> Any:
-        """What the study knows of a trial."""
-        return self.study.get_trials(deepcopy=False)[self._trials[number].number]
+        """What the study knows of a trial; its own way to that reads all trials of a database."""
+        return self.study._storage.get_trial(self._trials[number]._trial_id)  # noqa: SLF001
 
 
 def _checked(space: Any, optuna: Any) -> Space:

@@ -150,6 +150,7 @@ class Tuner:
             },
         )
         self._num_boundaries = 0
+        self._need_bytes = 0
         if checkpoint is None and not is_on_this_host(self._context):
             raise InputError(
                 "checkpoint is missing: expected a folder that driver and executors share, such as"
@@ -200,15 +201,12 @@ class Tuner:
         )
         self._room.measure()
         asked = self._ask(data)
+        running = self._records.running()
+        new = [(one.number, one.params) for one in running if one.position == 0]
+        new += [(number, params) for number, params, _ in asked]
+        if new:
+            self._need_bytes = self._try(data, *new[0])
         if asked:
-            need_bytes = try_one(self._trainable, data, asked[0][1])
-            usable_bytes = self._room.now().usable_bytes
-            if need_bytes > usable_bytes:
-                raise InfeasibleError(
-                    f"trial {asked[0][0]} needs {format_bytes(need_bytes)}, and a slot has"
-                    f" {format_bytes(usable_bytes)} beside its headroom: raise memory, or"
-                    " lower headroom_fraction, batch size or model size"
-                )
             self._write(
                 store, asked=tuple(asked), frame=data if isinstance(data, FrameData) else None
             )
@@ -230,10 +228,22 @@ class Tuner:
                 worker.broadcast.destroy()
         return SweepResult.of(self._records, self._search, store, time.time() - began_s)
 
+    def _try(self, data: Any, number: int, params: dict[str, Any]) -> int:
+        """Bytes that a trial needs at least."""
+        need_bytes = try_one(self._trainable, data, params)
+        usable_bytes = self._room.now().usable_bytes
+        if need_bytes > usable_bytes:
+            raise InfeasibleError(
+                f"trial {number} needs {format_bytes(need_bytes)}, and a slot has"
+                f" {format_bytes(usable_bytes)} beside its headroom: raise memory, or"
+                " lower headroom_fraction, batch size or model size"
+            )
+        return need_bytes
+
     def _phases(self, store: Store, worker: Worker, data: Any) -> None:
         while self._records.running():
             works, groups = plan_phase(
-                self._records, self._pace, self._room.now(), self._num_boundaries
+                self._records, self._pace, self._room.now(), self._num_boundaries, self._need_bytes
             )
             began_s = time.perf_counter()
             outcomes = self._run_phase(worker, works)

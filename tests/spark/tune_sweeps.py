@@ -177,7 +177,6 @@ def heavy(spark: Any) -> dict[str, Any]:
             "sizes": sorted({len(one.trials) for one in later}),
             "peaks": [one.peak_bytes / one.predicted_bytes for one in later],
             "watched": max(len(one.trials) for one in result.phases if one.mode == "watch"),
-            "first_peak": max(one.peak_bytes for one in result.phases),
         }
     return found
 
