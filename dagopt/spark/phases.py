@@ -6,12 +6,15 @@ number of slots, and partitions of a DataFrame as Arrow files.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dagopt.errors import InputError
 from dagopt.spark.concurrency import LOCAL_CLUSTER, is_local_mode
 from dagopt.spark.devices import RESOURCE
+from dagopt.spark.profiles import java_profile, spark_memory_bytes
 
 
 def context_of(spark: Any) -> Any:
@@ -36,17 +39,63 @@ def is_on_this_host(context: Any) -> bool:
     return is_local_mode(master) or LOCAL_CLUSTER.fullmatch(master) is not None
 
 
-def num_slots(context: Any, profile: Any) -> int:
-    """Tasks that run at once: CPU slots, or with a profile its accelerators."""
-    if profile is None:
-        return max(1, int(context.defaultParallelism))
-    held = profile.taskResources[RESOURCE].amount if RESOURCE in profile.taskResources else 1
+_DESCRIPTION = "spark.job.description"
+_INSTANCES = "spark.executor.instances"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """Tasks that can run at once, as executors are now."""
+
+    total: int
+    """At least 1; those of executors that are still to come too, where the configuration says how many."""
+    on_a_host: int
+    """Of the host that has most, at least 1."""
+    heap_bytes: int
+    """What the JVMs of that host may take."""
+
+
+def gpus_held(profile: Any) -> float:
+    """Accelerators that a task of a profile holds: a fraction, a whole number, or 0."""
+    asked = {} if profile is None else profile.taskResources
+    return float(asked[RESOURCE].amount) if RESOURCE in asked else 0.0
+
+
+def slots_now(context: Any, profile: Any) -> Slots:
+    """The slots of tasks, under a profile or without one."""
+    conf = context.getConf()
+    asked = {} if profile is None else profile.taskResources
+    cpus = float(asked["cpus"].amount if "cpus" in asked else conf.get("spark.task.cpus", "1"))
+    held = gpus_held(profile)
+    own = profile is not None and bool(profile.executorResources)
+    wanted = int(java_profile(context, profile).id()) if own else 0
+    hosts: dict[str, list[int]] = {}
     summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
-    found = 0
     for index in range(summaries.size()):
-        resource = summaries.apply(index).resources().get(RESOURCE)
-        found += len(resource.get().addresses()) if resource.isDefined() else 0
-    return max(1, int(found / held))
+        one = summaries.apply(index)
+        if one.totalCores() and one.resourceProfileId() == wanted:  # not a driver without tasks
+            count = int(one.totalCores() / cpus)
+            if held:
+                resource = one.resources().get(RESOURCE)
+                gpus = len(resource.get().addresses()) if resource.isDefined() else 0
+                count = min(count, int(gpus // held) if held >= 1 else gpus * int(1 / held))
+            hosts.setdefault(str(one.hostPort()).rpartition(":")[0], []).append(count)
+    total = sum(map(sum, hosts.values()))
+    most = max(hosts.values(), key=sum, default=[1])
+    by_demand = conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    number = conf.get("spark.dynamicAllocation.maxExecutors" if by_demand else _INSTANCES, "0")
+    if number.isdecimal():  # the default of the former is infinity
+        total = max(total, max(most) * int(number))
+    return Slots(
+        total=max(1, total),
+        on_a_host=max(1, sum(most)),
+        heap_bytes=len(most) * _heap_bytes(context),
+    )
+
+
+def _heap_bytes(context: Any) -> int:
+    role = "driver" if is_local_mode(str(context.master)) else "executor"
+    return spark_memory_bytes(context.getConf().get(f"spark.{role}.memory", "1g"))
 
 
 def run_tasks(
@@ -59,16 +108,19 @@ def run_tasks(
         function: pickled by value; runs in the executors' Python.
         payloads: what it is called with; tasks are started in this order.
         profile: resource profile of the tasks; None for the default.
-        told: description of the job in Spark's user interface.
+        told: description of the job in Spark's user interface; the user's own one is back afterwards.
     """
-    context.setLocalProperty("spark.job.description", told)
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, told)
     try:
         rdd = context.parallelize(payloads, max(1, len(payloads)))
         if profile is not None:
+            java_profile(context, profile)
             rdd = rdd.withResources(profile)
         return list(rdd.map(function).collect())
     finally:
-        context.setLocalProperty("spark.job.description", None)
+        with contextlib.suppress(Exception):  # a context that is gone is not what went wrong
+            context.setLocalProperty(_DESCRIPTION, before)
 
 
 def dumps(value: Any) -> bytes:
@@ -79,7 +131,7 @@ def dumps(value: Any) -> bytes:
 
 
 def task_attempt() -> str:
-    """Names this attempt of a task, unlike any other of the application; ``driver`` outside of tasks."""
+    """Names this attempt of a task, unlike any other of its application; ``driver`` outside of tasks."""
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
@@ -91,15 +143,22 @@ def is_frame(data: Any) -> bool:
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
 
 
-def each_partition(frame: Any, write: Callable[[int, Iterable[Any]], int]) -> list[tuple[int, int]]:
+def frame_columns(frame: Any) -> str:
+    """Names and types of a DataFrame's columns."""
+    return ", ".join(f"{name} {kind}" for name, kind in frame.dtypes)
+
+
+def each_partition(
+    frame: Any, write: Callable[[int, Iterable[Any]], tuple[str, int]]
+) -> list[tuple[str, int]]:
     """Hand each partition's Arrow batches to a function, in tasks.
 
     Args:
         frame: the DataFrame.
-        write: gets the partition's number and its record batches; gives the number of rows.
+        write: gets the partition's number and its record batches; gives a name and the number of rows.
 
     Returns:
-        Number and rows of each partition, in order.
+        Name and rows of each partition, in order, as the attempt of the task gave them that counts.
     """
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -109,11 +168,12 @@ def each_partition(frame: Any, write: Callable[[int, Iterable[Any]], int]) -> li
         context = TaskContext.get()
         assert context is not None  # runs in a task  # noqa: S101
         number = context.partitionId()
-        rows = write(number, batches)
+        name, rows = write(number, batches)
         yield pa.RecordBatch.from_arrays(
-            [pa.array([number], pa.int32()), pa.array([rows], pa.int64())],
-            ["partition", "num_rows"],
+            [pa.array([number], pa.int32()), pa.array([name]), pa.array([rows], pa.int64())],
+            ["partition", "name", "num_rows"],
         )
 
-    found = frame.mapInArrow(run, "partition int, num_rows long").collect()
-    return sorted((int(row["partition"]), int(row["num_rows"])) for row in found)
+    found = frame.mapInArrow(run, "partition int, name string, num_rows long").collect()
+    ordered = sorted(found, key=lambda row: int(row["partition"]))
+    return [(str(row["name"]), int(row["num_rows"])) for row in ordered]

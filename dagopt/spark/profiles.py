@@ -230,8 +230,11 @@ def slots_of_a_core(conf: Mapping[str, str], spark_version: str) -> int:
 
 
 def _memory_bytes(conf: Mapping[str, str]) -> int | None:
-    text = conf.get("spark.executor.memory", "1g")
-    # A number without a unit is MiB here.
+    return spark_memory_bytes(conf.get("spark.executor.memory", "1g"))
+
+
+def spark_memory_bytes(text: str) -> int:
+    """Bytes of a memory setting such as ``spark.executor.memory``, where a bare number is MiB."""
     return parse_bytes(f"{text}m" if text.isdecimal() else text)
 
 

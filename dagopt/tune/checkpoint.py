@@ -7,7 +7,9 @@ besides is not referred to by any boundary. Files of states that none needs any 
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +19,8 @@ from pyarrow import fs
 
 from dagopt.errors import InputError
 
-_STATES: Final = "states"
+STATES: Final = "states"
+_SWEEP: Final = "sweep"
 _SHORT: Final = ".part"
 
 
@@ -38,7 +41,7 @@ class Store:
                 self._fs, self._root = fs.FileSystem.from_uri(path)
             else:
                 self._fs, self._root = fs.LocalFileSystem(), str(Path(path).resolve())
-            self._fs.create_dir(f"{self._root}/{_STATES}", recursive=True)
+            self._fs.create_dir(f"{self._root}/{STATES}", recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(
                 f"checkpoint is '{path}', which pyarrow cannot open: {error}"
@@ -65,6 +68,12 @@ class Store:
         """A file to read with seeks."""
         return self._fs.open_input_file(f"{self._root}/{name}")
 
+    def sweep(self) -> str:
+        """The sweep's name, unlike any other's; made at the first call."""
+        if _SWEEP not in self._names(self._root):
+            self.write(_SWEEP, uuid.uuid4().hex.encode())
+        return self.read(_SWEEP).decode()
+
     def boundaries(self) -> list[Any]:
         """What all boundaries say, in order; up to the first that is missing."""
         names = set(self._names(self._root))
@@ -77,12 +86,17 @@ class Store:
         """Write the boundary of that number."""
         self.write(boundary_name(number), pickle.dumps(said))
 
-    def keep_states(self, names: Iterable[str]) -> None:
-        """Delete all files of states but these."""
+    def keep(self, folder: str, names: Iterable[str]) -> None:
+        """Delete all files of a folder but these."""
         kept = set(names)
-        for name in self._names(f"{self._root}/{_STATES}"):
-            if f"{_STATES}/{name}" not in kept:
-                self._fs.delete_file(f"{self._root}/{_STATES}/{name}")
+        for name in self._names(f"{self._root}/{folder}"):
+            if f"{folder}/{name}" not in kept:
+                self.delete(f"{folder}/{name}")
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there: tasks that nobody waits for move theirs."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(f"{self._root}/{name}")
 
     def _names(self, folder: str) -> list[str]:
         selector = fs.FileSelector(folder)
@@ -95,6 +109,10 @@ def boundary_name(number: int) -> str:
     return f"boundary-{number:06d}"
 
 
-def states_name(phase: int, group: int, attempt: str) -> str:
-    """Name of the file with a group's states after a phase; each attempt of a task has its own."""
-    return f"{_STATES}/{phase:06d}-{group:04d}-{attempt}"
+def states_name(phase: int, group: int, application: str, attempt: str) -> str:
+    """Name of the file with a group's states after a phase.
+
+    Each attempt of a task has its own, and so has each application: executors of one whose driver was
+    killed may write for a while.
+    """
+    return f"{STATES}/{phase:06d}-{group:04d}-{application}-{attempt}"

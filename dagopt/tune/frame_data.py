@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagopt.errors import InputError
+from dagopt.spark.phases import task_attempt
 from dagopt.tune.checkpoint import Store
 from dagopt.tune.trainable import Params
 
@@ -26,8 +27,8 @@ class FrameData:
 
     path: str
     """The folder of the sweep."""
-    partitions: tuple[int, ...]
-    """Those that are not empty, in order."""
+    files: tuple[str, ...]
+    """Of the partitions that are not empty, in order."""
     batch_size: int
     """Rows of a batch where a trial has no parameter ``batch_size``; the last one may have fewer."""
 
@@ -59,29 +60,31 @@ class FrameData:
 
     def _record_batches(self) -> Iterator[pa.RecordBatch]:
         store = Store(self.path)
-        for number in self.partitions:
-            with store.input(partition_name(number)) as file, pa.ipc.open_file(file) as reader:
+        for name in self.files:
+            with store.input(name) as file, pa.ipc.open_file(file) as reader:
                 for index in range(reader.num_record_batches):
                     yield reader.get_batch(index)
 
 
-def partition_name(number: int) -> str:
-    """Name of a partition's file."""
-    return f"{FOLDER}/part-{number:05d}.arrow"
+def write_partition(
+    path: str, application: str, number: int, batches: Iterable[pa.RecordBatch]
+) -> tuple[str, int]:
+    """Write one partition; returns the file and its rows.
 
-
-def write_partition(path: str, number: int, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write one partition; returns its rows. Another attempt of the task writes the same again."""
+    Each attempt of a task has a file of its own: one that is lost, or that another one overtakes, may
+    end or go on as it will.
+    """
+    name = f"{FOLDER}/part-{number:05d}-{application}-{task_attempt()}.arrow"
     rows = 0
     writer = None
-    with Store(path).output(partition_name(number)) as stream:
+    with Store(path).output(name) as stream:
         for batch in batches:
             writer = writer or pa.ipc.new_file(stream, batch.schema)
             writer.write_batch(batch)
             rows += batch.num_rows
         if writer is not None:
             writer.close()
-    return rows
+    return name, rows
 
 
 def arrays_of(table: pa.Table) -> dict[str, Any]:

@@ -1,21 +1,17 @@
-"""How long phases are, and what is tried before anything starts."""
+"""How long the next phase is, and what its tasks do."""
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
-import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from dagopt.errors import InputError
-from dagopt.spark.phases import dumps, each_partition, is_frame
-from dagopt.tune.checkpoint import Store
-from dagopt.tune.data import Feed, batch_bytes
-from dagopt.tune.frame_data import FrameData, write_partition
+from dagopt.model.trial import TrialGroup
+from dagopt.policy.merging.packing import Capacity
+from dagopt.policy.merging.regroup import regroup
+from dagopt.tune.phase import GroupWork
 from dagopt.tune.records import Records
-from dagopt.tune.trainable import state_bytes
 
 WATCHED: Final = 5
 """Iterations of a new trial by itself, before anything is decided about it."""
@@ -63,64 +59,60 @@ class Pace:
         return max(1, math.ceil(_PHASE_S / iteration_s))
 
 
-def prepare_data(data: Any, store: Store, batch_size: int) -> Any:
-    """The data set as tasks use it; a DataFrame's partitions are written to the store.
+def plan_phase(
+    records: Records, pace: Pace, capacity: Capacity, boundary: int, need_bytes: int
+) -> tuple[list[GroupWork], list[TrialGroup]]:
+    """The works of the next phase, and the groups that they are of.
 
-    Raises:
-        InputError: a DataFrame has no rows.
+    New trials are watched first, and the others wait for them; of a phase that watches there are no
+    groups. A task watches several trials, one after the other, but has all their states: as many as
+    have room, if each needs ``need_bytes``.
     """
-    if not is_frame(data):
-        return data
-    path = store.path
-    found = each_partition(data, lambda number, batches: write_partition(path, number, batches))
-    partitions = tuple(number for number, num_rows in found if num_rows)
-    if not partitions:
-        raise InputError("data: the DataFrame has no rows")
-    return FrameData(path=path, partitions=partitions, batch_size=batch_size)
+    running = records.running()
+    phase = records.num_phases + 1
+    new = [one for one in running if one.position == 0]
+    if new:
+        room = max(1, capacity.usable_bytes // max(1, need_bytes))
+        count = max(capacity.num_slots, math.ceil(len(new) / room))
+        shares = [new[first::count] for first in range(count)]
+        return [
+            GroupWork(
+                number=number,
+                phase=phase,
+                mode="alone",
+                trials=tuple(records.work_of(one) for one in share),
+                stacks=(),
+                num_iterations=min(WATCHED, pace.max_iterations),
+                watch=True,
+            )
+            for number, share in enumerate(share for share in shares if share)
+        ], []
+    steps = pace.phase_iterations(records, capacity.num_slots)
+    lengths = {one.number: min(steps, pace.max_iterations - one.position) for one in running}
+    candidates = [records.candidate(one, lengths[one.number]) for one in running]
+    groups = regroup(candidates, capacity, boundary).groups
+    return [
+        _work(records, number, phase, group, lengths) for number, group in enumerate(groups)
+    ], list(groups)
 
 
-def try_one(trainable: Any, data: Any, params: dict[str, Any]) -> int:
-    """Make the state of one trial in this process, and read a batch.
-
-    Returns:
-        Bytes that the trial needs at least: state, gradients and batch, or its own ``footprint``.
-
-    Raises:
-        InputError: the state, the trainable or the data cannot be pickled, or there is no batch.
-    """
-    numpy = importlib.import_module("numpy")
-    for what, value in (("trainable", trainable), ("data", data)):
-        _check_pickle(what, value)
-    try:
-        state = trainable.init(params, numpy)
-    except Exception:  # noqa: BLE001  the trial fails with its traceback when it runs
-        return 0
-    _check_pickle("state", state)
-    batch = Feed(data, params, 0, 0).read()
-    own = getattr(trainable, "footprint", None)
-    own_bytes = 0 if own is None else int(own(params, batch))
-    return max(own_bytes, 2 * state_bytes(state)) + batch_bytes(batch)
-
-
-def own_capacity_bytes(num_slots: int, profile: Any) -> int:
-    """Memory of a slot where the user said nothing.
-
-    Of CPU slots the driver's machine shared by them; executors are taken to be alike. Of accelerators
-    that of the driver's first one, or without one no limit that is known.
-    """
-    if profile is None:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // num_slots
-    try:
-        cupy = importlib.import_module("cupy")
-        return int(cupy.cuda.Device(0).mem_info[1])
-    except Exception:  # noqa: BLE001  no cupy, no driver, no device: errors of several libraries
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _check_pickle(what: str, value: Any) -> None:
-    try:
-        pickle.loads(dumps(value))  # noqa: S301  what was just pickled
-    except Exception as error:
-        raise InputError(
-            f"{what} cannot be pickled, so it cannot move between tasks: {error}"
-        ) from error
+def _work(
+    records: Records, number: int, phase: int, group: TrialGroup, lengths: Mapping[int, int]
+) -> GroupWork:
+    trials = [records.trials[trial] for trial in group.trials]
+    kinds = {one.model_type for one in trials}
+    return GroupWork(
+        number=number,
+        phase=phase,
+        mode=group.request.mode,
+        trials=tuple(records.work_of(one) for one in trials),
+        stacks=group.request.stacks,
+        num_iterations=min(lengths[trial] for trial in group.trials),
+        width={kind: records.width[kind] for kind in kinds & records.width.keys()},
+        pass_length={
+            one.dataset: records.pass_length[one.dataset]
+            for one in trials
+            if one.dataset in records.pass_length
+        },
+        sources=tuple(sorted({one.file for one in trials})),
+    )

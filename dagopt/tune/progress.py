@@ -25,15 +25,23 @@ class Display:
         records: of the sweep.
         num_trials: of the sweep.
         max_iterations: of a trial.
+        minimizes: whether a lower loss is better.
         wanted: whether to show it on the terminal; None: if stderr is one.
     """
 
     def __init__(
-        self, records: Records, num_trials: int, max_iterations: int, *, wanted: bool | None
+        self,
+        records: Records,
+        num_trials: int,
+        max_iterations: int,
+        *,
+        minimizes: bool,
+        wanted: bool | None,
     ) -> None:
         self._records = records
         self._num_trials = num_trials
         self._max_iterations = max_iterations
+        self._minimizes = minimizes
         self._groups: Sequence[TrialGroup] = ()
         self._began_s = time.monotonic()
         shown = sys.stderr.isatty() if wanted is None else wanted
@@ -63,7 +71,8 @@ class Display:
             for status in ("running", "complete", "pruned", "failed")
         }
         finite = [one for one in trials if one.loss is not None and math.isfinite(one.loss)]
-        best = min(finite, key=lambda one: (one.loss or 0.0, one.number), default=None)
+        sign = 1 if self._minimizes else -1
+        best = min(finite, key=lambda one: (sign * (one.loss or 0.0), one.number), default=None)
         done = sum(one.position for one in trials)
         merged = sum(one.num_merged for one in trials)
         told = ", ".join(f"{count} {status}" for status, count in ended.items() if count)
@@ -71,7 +80,7 @@ class Display:
             ("trials", f"{told or 'none'} of {self._num_trials}"),
             ("groups", _groups_told(self._groups)),
             (
-                "lowest loss",
+                "lowest loss" if self._minimizes else "highest loss",
                 "none yet" if best is None else f"{best.loss:.6g}, trial {best.number}",
             ),
             ("merged", f"{merged / done:.0%} of {done} iterations" if done else "nothing yet"),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from dagopt.cost.footprint import corrected
 from dagopt.model.trial import Candidate, Footprint, IterationMetrics, Mode, TrialGroup
 from dagopt.policy.merging.candidates import CandidateRules, not_yet
+from dagopt.tune.frame_data import FrameData
 from dagopt.tune.phase import GroupOutcome, GroupWork, TrialOutcome, TrialWork
 
 Status: TypeAlias = Literal["running", "complete", "pruned", "failed"]
@@ -139,13 +141,14 @@ class PhaseRecord:
 class Boundary:
     """What one boundary's file says."""
 
-    version: int = 1
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
     """Those that a resumed sweep must share."""
     asked: tuple[tuple[int, dict[str, Any], str], ...] = ()
     """Number, parameters and data set of new trials."""
+    frame: FrameData | None = None
+    """The DataFrame that was written for the sweep, said once."""
     statuses: dict[int, Status] = field(default_factory=dict)
-    """Of trials that had ended before this phase."""
+    """What was decided of the trials of the phase before; ``running`` for those that go on."""
     works: tuple[GroupWork, ...] = ()
     groups: tuple[TrialGroup, ...] = ()
     """What they were made from; empty for a phase that only watches."""
@@ -155,7 +158,7 @@ class Boundary:
 
 
 class Records:
-    """Everything known at a boundary; changed by :meth:`fold` alone, but for statuses."""
+    """Everything known at a boundary; changed by :meth:`fold` alone."""
 
     def __init__(self, trainable: Any, rules: CandidateRules) -> None:
         self._stackable = bool(getattr(trainable, "stackable", False))
@@ -167,7 +170,10 @@ class Records:
         """Forget everything."""
         self.trials: dict[int, TrialRecord] = {}
         self.phases: list[PhaseRecord] = []
+        self.frame: FrameData | None = None
         self.num_phases = 0
+        self.undecided: list[int] = []
+        """Trials of the last phase, as long as it is not written whether they go on."""
         self.read_s: dict[str, float] = {}
         self.pass_length: dict[str, int] = {}
         self.width: dict[str, int] = {}
@@ -177,14 +183,18 @@ class Records:
 
     def fold(self, boundary: Boundary) -> list[str]:
         """Take in what happened up to a boundary; returns warnings that are new."""
+        self.frame = boundary.frame or self.frame
         for number, params, dataset in boundary.asked:
             self.trials[number] = TrialRecord(number=number, params=params, dataset=dataset)
         for number, status in boundary.statuses.items():
             self.trials[number].status = status
+        if boundary.statuses:
+            self.undecided = []
         warnings: list[str] = []
         if not boundary.works:
             return warnings
         self.num_phases += 1
+        self.undecided = sorted(one.trial for work in boundary.works for one in work.trials)
         groups = dict(enumerate(boundary.groups))
         for work, (outcome, file) in zip(boundary.works, boundary.outcomes, strict=True):
             group = groups.get(work.number)

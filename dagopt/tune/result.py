@@ -32,6 +32,8 @@ class SweepResult:
     not_stackable: str
     """Why nothing was stacked, where a stacked step was found to be wrong."""
     records: tuple[TrialRecord, ...]
+    minimizes: bool
+    """Whether a lower loss is better."""
 
     @classmethod
     def of(cls, records: Records, search: Search, store: Store, elapsed_s: float) -> SweepResult:
@@ -49,6 +51,7 @@ class SweepResult:
             elapsed_s=elapsed_s,
             not_stackable="; ".join(sorted(set(records.not_stackable.values()))),
             records=every,
+            minimizes=search.minimizes,
         )
 
     @property
@@ -104,7 +107,7 @@ class SweepResult:
         """What a notebook shows."""
         rows = [
             (one.number, one.status, "" if one.loss is None else f"{one.loss:.6g}", one.params)
-            for one in sorted(self.trials, key=_rank)[:20]
+            for one in sorted(self.trials, key=self._rank)[:20]
         ]
         groups = [
             (one.phase, one.mode, len(one.trials), format_bytes(one.peak_bytes), one.reason)
@@ -116,11 +119,10 @@ class SweepResult:
             + html_table(groups, ("phase", "mode", "trials", "peak", "why"))
         )
 
-
-def _rank(one: TrialResult) -> tuple[bool, float, int]:
-    loss = one.loss
-    broken = one.status != "complete" or loss is None
-    return broken, 0.0 if broken or loss is None else loss, one.number
+    def _rank(self, one: TrialResult) -> tuple[bool, float, int]:
+        broken = one.status != "complete"
+        sign = 1 if self.minimizes else -1
+        return broken, 0.0 if broken else sign * one.losses[-1], one.number
 
 
 def _result(record: TrialRecord) -> TrialResult:

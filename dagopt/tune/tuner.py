@@ -7,28 +7,31 @@ Spark job. A task that is lost with its executor runs again from the boundary's 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dagopt.errors import InfeasibleError, InputError
-from dagopt.model.trial import TrialGroup
 from dagopt.policy.merging.candidates import CandidateRules
-from dagopt.policy.merging.packing import Capacity
-from dagopt.policy.merging.regroup import regroup
-from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host, num_slots, run_tasks
-from dagopt.tune.checkpoint import Store
+from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host, run_tasks
+from dagopt.tune.checkpoint import STATES, Store
 from dagopt.tune.data import dataset_name
+from dagopt.tune.frame_data import FrameData
 from dagopt.tune.phase import GroupOutcome, GroupWork
-from dagopt.tune.plan import WATCHED, Pace, own_capacity_bytes, prepare_data, try_one
+from dagopt.tune.plan import Pace, plan_phase
 from dagopt.tune.progress import Display
 from dagopt.tune.records import Boundary, Records, Status
 from dagopt.tune.result import SweepResult
+from dagopt.tune.room import Room
 from dagopt.tune.search import Search, Space
+from dagopt.tune.settings import check_same, settings_of
+from dagopt.tune.start import prepare_data, try_one
 from dagopt.tune.trainable import check_trainable
 from dagopt.tune.worker import Sweep, Worker
 from dagopt.units import format_bytes, parse_bytes
@@ -37,7 +40,8 @@ logger = logging.getLogger(__name__)
 
 Callback = Callable[[Mapping[str, Any]], None]
 """Told of each trial at each boundary, for loggers such as MLflow's: ``trial``, ``params``,
-``iteration``, ``losses`` (of the phase), ``status``."""
+``iteration``, ``losses`` (of all its iterations), ``status``. Told once; what a driver that is killed
+could not tell is in the losses of the next time."""
 
 
 class Tuner:
@@ -58,8 +62,8 @@ class Tuner:
             boundaries there is resumed. Default: one that lives as long as the sweep, in local modes.
         profile: resource profile of the tasks, such as :func:`dagopt.gpu_profile` gives; default: one
             CPU slot each.
-        memory: what one slot or accelerator has, as ``4g``; default: the machine's by slots, or the
-            accelerator's.
+        memory: what one slot or accelerator has, as ``4g``; default: the accelerator's, or what the
+            executor's machine or container has beside its JVM, by slots.
         headroom_fraction: share of it that stays free, 0 to 1.
         max_running: trials that run at the same time; default: all.
         phase_iterations: iterations between boundaries; default: as many as make them cheap.
@@ -120,20 +124,33 @@ class Tuner:
         self._batch_size = batch_size
         self._checkpoint = checkpoint
         self._profile = profile
-        self._memory_bytes = None if memory is None else parse_bytes(memory)
-        self._headroom_fraction = headroom_fraction
+        memory_bytes = None if memory is None else parse_bytes(memory)
+        self._room = Room(self._context, profile, memory_bytes, headroom_fraction)
         self._pace = Pace(max_iterations, phase_iterations, prunes=self._search.prunes)
         self._seed = seed
         self._callback = callback
         self._records = Records(trainable, rules or CandidateRules())
-        self._display = Display(self._records, num_trials, max_iterations, wanted=progress)
-        self._settings = {
-            "num_trials": num_trials,
-            "max_iterations": max_iterations,
-            "metric": metric,
-            "seed": seed,
-        }
+        self._display = Display(
+            self._records,
+            num_trials,
+            max_iterations,
+            minimizes=self._search.minimizes,
+            wanted=progress,
+        )
+        self._settings = settings_of(
+            self._search,
+            trainable,
+            data,
+            {
+                "num_trials": num_trials,
+                "max_iterations": max_iterations,
+                "metric": metric,
+                "batch_size": batch_size,
+                "seed": seed,
+            },
+        )
         self._num_boundaries = 0
+        self._need_bytes = 0
         if checkpoint is None and not is_on_this_host(self._context):
             raise InputError(
                 "checkpoint is missing: expected a folder that driver and executors share, such as"
@@ -144,8 +161,8 @@ class Tuner:
         """Run the sweep, or what is left of it.
 
         Raises:
-            InputError: before anything starts: a state cannot be pickled, ``init`` or the first step
-                of the first trial's data fails, or the checkpoint is of another sweep.
+            InputError: before anything starts: the trainable, the data or a state cannot be pickled,
+                there is no batch, or the checkpoint is of another sweep.
             InfeasibleError: before anything starts: not even one trial has room.
             KeyboardInterrupt: Ctrl-C; the next ``run`` with this checkpoint goes on from the last
                 boundary.
@@ -153,13 +170,16 @@ class Tuner:
         own = tempfile.mkdtemp(prefix="dagopt-tune-") if self._checkpoint is None else None
         try:
             return self._run(Store(own or str(self._checkpoint)))
-        except KeyboardInterrupt:
-            if own is None:
+        except BaseException as error:
+            if own is None and isinstance(error, KeyboardInterrupt):
                 logger.warning(
                     "dagopt: stopped at boundary %d; run again with checkpoint '%s' to go on",
                     self._num_boundaries,
                     self._checkpoint,
                 )
+            else:
+                with contextlib.suppress(Exception):  # is not what went wrong
+                    self._search.give_up(self._records.trials if own is None else ())
             raise
         finally:
             if own is not None:
@@ -172,58 +192,73 @@ class Tuner:
     def _run(self, store: Store) -> SweepResult:
         began_s = time.time()
         self._resume(store)
-        data = prepare_data(self._data, store, self._batch_size)
-        slots = num_slots(self._context, self._profile)
-        memory_bytes = self._memory_bytes or own_capacity_bytes(slots, self._profile)
-        capacity = Capacity(
-            memory_bytes=memory_bytes,
-            headroom_fraction=self._headroom_fraction,
-            num_slots=slots,
+        application = str(self._context.applicationId)
+        frame = self._records.frame
+        data = (
+            prepare_data(self._data, store, self._batch_size, application)
+            if frame is None
+            else replace(frame, path=store.path)
         )
+        self._room.measure()
         asked = self._ask(data)
+        running = self._records.running()
+        new = [(one.number, one.params) for one in running if one.position == 0]
+        new += [(number, params) for number, params, _ in asked]
+        if new:
+            self._need_bytes = self._try(data, *new[0])
         if asked:
-            need_bytes = try_one(self._trainable, data, asked[0][1])
-            if need_bytes > capacity.usable_bytes:
-                self._give_up(asked)
-                raise InfeasibleError(
-                    f"trial {asked[0][0]} needs {format_bytes(need_bytes)}, and a slot has"
-                    f" {format_bytes(capacity.usable_bytes)} beside its headroom: raise memory, or"
-                    " lower headroom_fraction, batch size or model size"
-                )
-            self._write(store, Boundary(settings=self._settings, asked=tuple(asked)))
+            self._write(
+                store, asked=tuple(asked), frame=data if isinstance(data, FrameData) else None
+            )
         sweep = dumps(
-            Sweep(trainable=self._trainable, data=data, path=store.path, metric=self._metric)
+            Sweep(
+                trainable=self._trainable,
+                data=data,
+                path=store.path,
+                application=application,
+                metric=self._metric,
+            )
         )
         worker = Worker(broadcast=self._context.broadcast(sweep))
         try:
             with self._display:
-                self._phases(store, worker, capacity, data)
+                self._phases(store, worker, data)
         finally:
-            worker.broadcast.destroy()
+            with contextlib.suppress(Exception):  # a context that is gone is not what went wrong
+                worker.broadcast.destroy()
         return SweepResult.of(self._records, self._search, store, time.time() - began_s)
 
-    def _phases(self, store: Store, worker: Worker, capacity: Capacity, data: Any) -> None:
+    def _try(self, data: Any, number: int, params: dict[str, Any]) -> int:
+        """Bytes that a trial needs at least."""
+        need_bytes = try_one(self._trainable, data, params)
+        usable_bytes = self._room.now().usable_bytes
+        if need_bytes > usable_bytes:
+            raise InfeasibleError(
+                f"trial {number} needs {format_bytes(need_bytes)}, and a slot has"
+                f" {format_bytes(usable_bytes)} beside its headroom: raise memory, or"
+                " lower headroom_fraction, batch size or model size"
+            )
+        return need_bytes
+
+    def _phases(self, store: Store, worker: Worker, data: Any) -> None:
         while self._records.running():
-            statuses: dict[int, Status] = {n: one.status for n, one in self._records.trials.items()}
-            works, groups = self._plan(capacity)
+            works, groups = plan_phase(
+                self._records, self._pace, self._room.now(), self._num_boundaries, self._need_bytes
+            )
             began_s = time.perf_counter()
             outcomes = self._run_phase(worker, works)
             self._write(
                 store,
-                Boundary(
-                    settings=self._settings,
-                    statuses=statuses,
-                    works=tuple(works),
-                    groups=tuple(groups),
-                    outcomes=tuple(outcomes),
-                    elapsed_s=time.perf_counter() - began_s,
-                ),
+                works=tuple(works),
+                groups=tuple(groups),
+                outcomes=tuple(outcomes),
+                elapsed_s=time.perf_counter() - began_s,
             )
-            self._settle()
+            self._settle(store)
             asked = self._ask(data)
             if asked:
-                self._write(store, Boundary(settings=self._settings, asked=tuple(asked)))
-            store.keep_states(self._files())
+                self._write(store, asked=tuple(asked))
+            store.keep(STATES, self._files())
             self._display.update(groups)
 
     def _run_phase(
@@ -231,60 +266,6 @@ class Tuner:
     ) -> list[tuple[GroupOutcome, str]]:
         told = f"dagopt tune: phase {self._records.num_phases + 1}, {len(works)} groups"
         return run_tasks(self._context, worker, works, self._profile, told)
-
-    def _plan(self, capacity: Capacity) -> tuple[list[GroupWork], list[TrialGroup]]:
-        """The works of the next phase; new trials are watched first, the others wait for them."""
-        running = self._records.running()
-        phase = self._records.num_phases + 1
-        new = [one for one in running if one.position == 0]
-        if new:
-            shares = [new[first :: capacity.num_slots] for first in range(capacity.num_slots)]
-            return [
-                GroupWork(
-                    number=number,
-                    phase=phase,
-                    mode="alone",
-                    trials=tuple(self._records.work_of(one) for one in share),
-                    stacks=(),
-                    num_iterations=min(WATCHED, self._pace.max_iterations),
-                    watch=True,
-                )
-                for number, share in enumerate(share for share in shares if share)
-            ], []
-        steps = self._pace.phase_iterations(self._records, capacity.num_slots)
-        lengths = {
-            one.number: min(steps, self._pace.max_iterations - one.position) for one in running
-        }
-        grouping = regroup(
-            [self._records.candidate(one, lengths[one.number]) for one in running],
-            capacity,
-            self._num_boundaries,
-        )
-        return [
-            self._work(number, phase, group, lengths)
-            for number, group in enumerate(grouping.groups)
-        ], list(grouping.groups)
-
-    def _work(
-        self, number: int, phase: int, group: TrialGroup, lengths: Mapping[int, int]
-    ) -> GroupWork:
-        records = [self._records.trials[trial] for trial in group.trials]
-        kinds = {one.model_type for one in records}
-        return GroupWork(
-            number=number,
-            phase=phase,
-            mode=group.request.mode,
-            trials=tuple(self._records.work_of(one) for one in records),
-            stacks=group.request.stacks,
-            num_iterations=min(lengths[trial] for trial in group.trials),
-            width={kind: self._records.width[kind] for kind in kinds & self._records.width.keys()},
-            pass_length={
-                one.dataset: self._records.pass_length[one.dataset]
-                for one in records
-                if one.dataset in self._records.pass_length
-            },
-            sources=tuple(sorted({one.file for one in records})),
-        )
 
     def _ask(self, data: Any) -> list[tuple[int, dict[str, Any], str]]:
         """New trials, as far as there may be more."""
@@ -297,68 +278,72 @@ class Tuner:
             asked.append((number, params, dataset_name(data, params)))
         return asked
 
-    def _settle(self) -> None:
-        """Tell Optuna how trials stand, and end those that have ended."""
-        for one in self._records.running():
-            loss = one.loss
-            if one.error or loss is None or not math.isfinite(loss):
-                one.status = "failed"
-            else:
-                stop = self._search.report(one.number, one.position, loss)
-                if one.position >= self._pace.max_iterations:
-                    one.status = "complete"
-                elif stop:
-                    one.status = "pruned"
-            if one.status != "running":
-                self._end(one.number)
-            if self._callback is not None:
-                self._callback(
-                    {
-                        "trial": one.number,
-                        "params": dict(one.params),
-                        "iteration": one.position,
-                        "losses": list(one.losses),
-                        "status": one.status,
-                    }
-                )
+    def _settle(self, store: Store) -> None:
+        """Decide which trials of the last phase go on; then tell Optuna and the callback."""
+        statuses = {number: self._decide(number) for number in self._records.undecided}
+        self._write(store, statuses=statuses)
+        for number in statuses:
+            self._end(number)
+        if self._callback is None:
+            return
+        for number, status in statuses.items():
+            one = self._records.trials[number]
+            self._callback(
+                {
+                    "trial": number,
+                    "params": dict(one.params),
+                    "iteration": one.position,
+                    "losses": list(one.losses),
+                    "status": status,
+                }
+            )
+
+    def _decide(self, number: int) -> Status:
+        one = self._records.trials[number]
+        if one.error or one.loss is None or not math.isfinite(one.loss):
+            return "failed"
+        stop = self._search.report(number, one.position, one.loss)
+        if one.position >= self._pace.max_iterations:
+            return "complete"
+        return "pruned" if stop else "running"
 
     def _end(self, number: int) -> None:
+        """Tell Optuna of a trial that has ended, unless it knows."""
         record = self._records.trials[number]
-        if self._search.is_running(number):
-            self._search.note(number, "dagopt_iterations", record.position)
-            self._search.note(number, "dagopt_merged_iterations", record.num_merged)
-            if record.error:
-                self._search.note(number, "dagopt_error", record.error)
+        if record.status == "running" or not self._search.is_running(number):
+            return
+        self._search.note(number, "dagopt_iterations", record.position)
+        self._search.note(number, "dagopt_merged_iterations", record.num_merged)
+        if record.error:
+            self._search.note(number, "dagopt_error", record.error)
         self._search.tell(number, record.status, record.loss)
 
-    def _give_up(self, asked: Sequence[tuple[int, dict[str, Any], str]]) -> None:
-        for number, _, _ in asked:
-            self._search.tell(number, "failed", None)
-
-    def _write(self, store: Store, boundary: Boundary) -> None:
+    def _write(self, store: Store, **said: Any) -> None:
+        boundary = Boundary(settings=self._settings, **said)
         store.add_boundary(self._num_boundaries, boundary)
         self._num_boundaries += 1
         for warning in self._records.fold(boundary):
             logger.warning("dagopt: %s", warning)
 
     def _resume(self, store: Store) -> None:
-        """Take over what boundaries there are."""
+        """Take over what boundaries there are, and tell Optuna anew: its study may be gone."""
+        boundaries = store.boundaries()
         self._records.clear()
-        self._num_boundaries = 0
-        for boundary in store.boundaries():
-            if boundary.settings != self._settings:
-                raise InputError(
-                    f"checkpoint is '{store.path}', which has a sweep with {boundary.settings};"
-                    f" expected {self._settings}: take another folder"
-                )
+        self._num_boundaries = len(boundaries)
+        self._search.begin(store.sweep())
+        for boundary in boundaries:
+            check_same(store.path, boundary.settings, self._settings)
+            if boundary.statuses:
+                for number in self._records.undecided:
+                    self._decide(number)
             self._records.fold(boundary)
-            self._num_boundaries += 1
-        for number, record in sorted(self._records.trials.items()):
-            self._search.attach(number, record.params)
-            if record.status != "running":
+            for number, params, _ in boundary.asked:
+                self._search.attach(number, params)
+            for number in boundary.statuses:
                 self._end(number)
-        if self._records.num_phases:
-            self._settle()
+        self._search.take_left_over()
+        if self._records.undecided:
+            self._settle(store)
 
     def _files(self) -> list[str]:
         """Files of states that are still needed."""

@@ -6,8 +6,8 @@ import ctypes
 import importlib
 import pickle
 import socket
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,8 +18,11 @@ from dagopt.tune.engine import run_group
 from dagopt.tune.phase import GroupOutcome, GroupWork
 from dagopt.tune.trainable import State
 
-_MALLOC_OPTIONS: Final = ((-3, 32 << 20), (-1, 512 << 20), (-2, 16 << 20))
+_KEEP: Final = ((-3, 32 << 20), (-1, 512 << 20), (-2, 16 << 20))
 """Of malloc.h: M_MMAP_THRESHOLD at its maximum, M_TRIM_THRESHOLD, M_TOP_PAD; in bytes."""
+
+_GIVE_BACK: Final = ((-1, 64 << 20), (-2, 128 << 10))
+"""What glibc itself comes to where arrays of 32 MiB are freed. Its adaptation cannot be turned on again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Sweep:
     trainable: Any
     data: Any
     path: str
+    application: str
+    """Spark's name of it."""
     metric: str
 
 
@@ -57,30 +62,39 @@ def run_work(sweep: Sweep, work: GroupWork) -> tuple[GroupOutcome, str]:
             found.update({trial: states[trial] for trial in wanted & states.keys()})
         return found
 
-    keep_freed_memory()
-    with one_thread():
+    with freed_memory_kept(), one_thread():
         outcome, states = run_group(
             work, sweep.trainable, sweep.data, load, array_module(), sweep.metric
         )
-    name = states_name(work.phase, work.number, task_attempt())
+    name = states_name(work.phase, work.number, sweep.application, task_attempt())
     store.write(name, dumps(states))
     outcome.place = socket.gethostname()
     return outcome, name
 
 
-def keep_freed_memory() -> None:
-    """Tell the C library to keep what arrays free, instead of giving it back to the system.
+@contextmanager
+def freed_memory_kept() -> Iterator[None]:
+    """Has the C library keep what arrays free, instead of giving it back to the system.
 
     Steps allocate the same arrays again and again. Above 128 KiB glibc maps each anew, and touching its
     pages for the first time takes longer than the arithmetic: with it 8 to 32 stacked trials of a
-    64-64-10 network take two thirds of the time. Other C libraries are left alone.
+    64-64-10 network take two thirds of the time. Afterwards it is given back, since Spark runs other
+    tasks in the same process. Other C libraries are left alone.
     """
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        libc = ctypes.CDLL(None)
+        set_option, trim = libc.mallopt, libc.malloc_trim
     except (AttributeError, OSError, TypeError):
+        yield
         return
-    for option, size_bytes in _MALLOC_OPTIONS:
-        mallopt(option, size_bytes)
+    for option, size_bytes in _KEEP:
+        set_option(option, size_bytes)
+    try:
+        yield
+    finally:
+        for option, size_bytes in _GIVE_BACK:
+            set_option(option, size_bytes)
+        trim(ctypes.c_size_t(0))
 
 
 def one_thread() -> AbstractContextManager[Any]:

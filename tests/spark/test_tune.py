@@ -64,6 +64,18 @@ def test_optuna_prunes_at_boundaries_and_the_rest_go_on_unchanged(sweeps: dict[s
     assert found["told"] == list(range(6))
 
 
+def test_trials_of_which_two_have_no_room_run_unmerged(sweeps: dict[str, Any]) -> None:
+    small, large = sweeps["heavy"]["10m"], sweeps["heavy"]["100m"]
+    for found in (small, large):
+        assert found["statuses"] == ["complete"] * 4
+        assert found["error"] <= 1e-5
+        assert max(found["peaks"]) <= 1.15
+    assert (small["sizes"], small["merged"]) == ([1], 0)
+    assert max(large["sizes"]) > 1
+    # The states of those that are measured one after the other are all there.
+    assert (small["watched"], large["watched"]) == (1, 2)
+
+
 def test_a_study_can_be_shown(sweeps: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     from dagopt.cli.main import main
 
@@ -96,7 +108,7 @@ def test_a_stopped_sweep_goes_on_from_its_last_boundary(sweeps: dict[str, Any]) 
     found = sweeps["resumed"]
     assert found["same"]
     assert found["params"]
-    assert found["first"] == 15
+    assert found["first"] == 25
     assert found["iterations"] == [35] * 4
     assert "which has a sweep with" in found["other"]
     assert "run again with checkpoint" in found["told"]
@@ -109,6 +121,13 @@ def test_a_dataframe_is_read_once_a_pass_in_its_order(sweeps: dict[str, Any]) ->
     # Iterations 6 to 12 touch the second and the third pass of four batches.
     assert found["passes"] == 2
     assert found["empty"] == "InputError: data: the DataFrame has no rows"
+
+
+def test_a_sweep_that_goes_on_reads_the_rows_that_it_read_before(sweeps: dict[str, Any]) -> None:
+    found = sweeps["recomputed"]
+    assert found["kept"]
+    assert found["error"] <= 1e-5
+    assert "data DataFrame[x array<double>, y array<double>], not Data" in found["columns"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from dagopt.errors import DagoptError
 from dagopt.tune import Tuner
+from dagopt.tune.frame_data import FrameData
 from jobs.sweep_models import Logistic, Mlp
 
 warnings.simplefilter("ignore")
@@ -81,6 +82,17 @@ class Dying(Mlp):
             daemon = os.getppid()
             parent = Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1]
             os.kill(int(parent), signal.SIGKILL)
+        return super().step(state, batch, params, xp)
+
+
+class Heavy(Mlp):
+    """Needs 8 MiB: half of it in its state, half while it steps."""
+
+    def init(self, params: Any, xp: Any) -> Any:
+        return {**super().init(params, xp), "ballast": xp.ones((1, 1 << 20), dtype="float32")}
+
+    def step(self, state: Any, batch: Any, params: Any, xp: Any) -> dict[str, Any]:
+        state["ballast"] += state["ballast"] * 0
         return super().step(state, batch, params, xp)
 
 
@@ -148,6 +160,25 @@ def pruned(spark: Any) -> dict[str, Any]:
         "error": worst(result),
         "told": sorted(set(told)),
     }
+
+
+def heavy(spark: Any) -> dict[str, Any]:
+    """One trial has room in a slot, two have not; then all have."""
+    found = {}
+    for memory in ("10m", "100m"):
+        result = Tuner(
+            spark, Heavy(NUM_INPUTS, 2), data, study(), 4, 12, space=SPACE, memory=memory
+        ).run()
+        later = [one for one in result.phases if one.mode != "watch"]
+        found[memory] = {
+            "statuses": [one.status for one in result.trials],
+            "error": worst(result, Heavy),
+            "merged": result.merged_fraction,
+            "sizes": sorted({len(one.trials) for one in later}),
+            "peaks": [one.peak_bytes / one.predicted_bytes for one in later],
+            "watched": max(len(one.trials) for one in result.phases if one.mode == "watch"),
+        }
+    return found
 
 
 def fragile(spark: Any) -> dict[str, Any]:
@@ -235,6 +266,30 @@ def frame(spark: Any) -> dict[str, Any]:
     }
 
 
+def recomputed(spark: Any) -> dict[str, Any]:
+    """A DataFrame that has other rows each time, and a sweep that goes on."""
+    chance = spark.range(NUM_ROWS).selectExpr("array(rand(), rand(), rand(), rand()) AS x")
+    chance = chance.selectExpr("x", "x AS y")
+    path = WORK / "recomputed"
+    fields: dict[str, Any] = {"space": SPACE, "checkpoint": str(path), "batch_size": 16}
+    model = Logistic(NUM_INPUTS, NUM_INPUTS, classes=False)
+
+    def stop(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        Tuner(spark, model, chance, study(), 4, 12, callback=stop, **fields).run()
+    files = sorted((path / "data").iterdir())
+    result = Tuner(spark, model, chance, study(), 4, 12, **fields).run()
+    names = tuple(f"data/{one.name}" for one in files)
+    BATCHES[:] = FrameData(path=str(path), files=names, batch_size=16)({})
+    return {
+        "kept": sorted((path / "data").iterdir()) == files,
+        "error": worst(result, lambda *_: model),
+        "columns": error_of(spark, model, chance.select("x"), study(), 4, 12, **fields),
+    }
+
+
 def errors(spark: Any) -> dict[str, Any]:
     mlp = Mlp(NUM_INPUTS, 2)
     return {
@@ -253,6 +308,6 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)
     session = SparkSession.builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    for sweep in (plain, pruned, fragile, lost, resumed, frame, errors):
+    for sweep in (plain, pruned, heavy, fragile, lost, resumed, frame, recomputed, errors):
         print(json.dumps({sweep.__name__: sweep(session)}), flush=True)
     session.stop()

@@ -1,0 +1,70 @@
+"""What is done before anything starts: data of a DataFrame is written, and one trial is tried."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from typing import Any
+
+from dagopt.errors import InputError
+from dagopt.spark.phases import dumps, each_partition, is_frame
+from dagopt.tune.checkpoint import Store
+from dagopt.tune.data import Feed, batch_bytes
+from dagopt.tune.frame_data import FOLDER, FrameData, write_partition
+from dagopt.tune.trainable import state_bytes
+
+
+def prepare_data(data: Any, store: Store, batch_size: int, application: str) -> Any:
+    """The data set as tasks use it; a DataFrame's partitions are written to the store.
+
+    Raises:
+        InputError: a DataFrame has no rows.
+    """
+    if not is_frame(data):
+        return data
+    path = store.path
+    found = each_partition(
+        data, lambda number, batches: write_partition(path, application, number, batches)
+    )
+    files = tuple(name for name, num_rows in found if num_rows)
+    if not files:
+        raise InputError("data: the DataFrame has no rows")
+    store.keep(FOLDER, files)
+    return FrameData(path=path, files=files, batch_size=batch_size)
+
+
+def try_one(trainable: Any, data: Any, params: dict[str, Any]) -> int:
+    """Make the state of one trial in this process, and read a batch.
+
+    Returns:
+        Bytes that the trial needs at least: state, gradients and batch, or its own ``footprint``.
+
+    Raises:
+        InputError: the state, the trainable or the data cannot be pickled, or there is no batch.
+    """
+    numpy = importlib.import_module("numpy")
+    for what, value in (("trainable", trainable), ("data", data)):
+        _check_pickle(what, value)
+    try:
+        state = trainable.init(params, numpy)
+    except Exception:  # noqa: BLE001  the trial fails with its traceback when it runs
+        return 0
+    _check_pickle("state", state)
+    try:
+        batch = Feed(data, params, 0, 0).read()
+    except InputError:
+        raise
+    except Exception:  # noqa: BLE001  as above
+        return 2 * state_bytes(state)
+    own = getattr(trainable, "footprint", None)
+    own_bytes = 0 if own is None else int(own(params, batch))
+    return max(own_bytes, 2 * state_bytes(state)) + batch_bytes(batch)
+
+
+def _check_pickle(what: str, value: Any) -> None:
+    try:
+        pickle.loads(dumps(value))  # noqa: S301  what was just pickled
+    except Exception as error:
+        raise InputError(
+            f"{what} cannot be pickled, so it cannot move between tasks: {error}"
+        ) from error
