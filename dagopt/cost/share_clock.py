@@ -30,7 +30,7 @@ class ShareClock:
     @property
     def rate(self) -> float:
         """Seconds of service a second that each sharer gets now."""
-        return self.capacity / self.sharers if self.sharers > self.capacity else 1.0
+        return min(1.0, self.capacity / max(self.sharers, 1))
 
     def advance(self, now_s: float) -> float:
         """The reading at ``now_s``; an earlier time than the last one changes nothing."""
@@ -48,6 +48,5 @@ class ShareClock:
     def leave(self, now_s: float) -> float:
         """One sharer less; returns the reading."""
         reading = self.advance(now_s)
-        if self.sharers > 0:
-            self.sharers -= 1
+        self.sharers = max(0, self.sharers - 1)
         return reading
