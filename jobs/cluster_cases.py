@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,12 +46,17 @@ def philly_jobs(
 
 
 def fragmented_jobs(applications: Mapping[str, Application]) -> list[TrainingJob]:
-    """Many short jobs on single accelerators, whose ends leave gaps, and long ones that fill them."""
-    jobs = [_asked(applications["ncf"], f"short-{at}", 20.0 * at, 1) for at in range(96)]
-    gangs = [(f"gang-{at}", 60.0 + 90.0 * at, 3 + at % 2) for at in range(24)]
-    jobs += [_asked(applications["bert"], *gang) for gang in gangs]
-    long = [(f"long-{at}", 120.0 + 400.0 * at, 4) for at in range(6)]
-    jobs += [_asked(applications["yolov3"], *each) for each in long]
+    """Jobs of one accelerator fill a cluster of 64; half of them, two a host, end soon and leave holes.
+
+    Gangs of four that come then get two accelerators of a host and two of another.
+    """
+    singles = [
+        _asked(applications["cifar10" if at % 2 else "ncf"], f"single-{at:02}", 0.0, 1)
+        for at in range(64)
+    ]
+    gangs = [_asked(applications["bert"], f"gang-{at}", 900.0 + 250.0 * at, 4) for at in range(24)]
+    jobs = [replace(job, max_replicas=1) for job in singles]
+    jobs += [replace(job, max_replicas=4) for job in gangs]
     return sorted(jobs, key=lambda job: (job.arrival_s, job.job_id))
 
 

@@ -50,7 +50,8 @@ examples:
     default="dagopt,tiresias,sia",
     show_default=True,
     metavar="A,B,...",
-    help="dagopt, dagopt-apart (without regrouping), fifo, shortest, tiresias, optimus, pollux, sia.",
+    help="dagopt, dagopt-throughput (an early end of all jobs together), dagopt-apart (without "
+    "regrouping), fifo, shortest, tiresias, optimus, pollux, sia.",
 )
 @click.option(
     "--restart",

@@ -104,6 +104,10 @@ class Topology:
     uplinks: Mapping[str, Link] = field(default_factory=dict)
     """By switch, its link to other switches; a switch without one does not limit."""
 
+    _host_of: dict[Accelerator, Host] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
     def __post_init__(self) -> None:
         counts = Counter(host.name for host in self.hosts)
         twice = sorted(name for name, count in counts.items() if count > 1)
@@ -111,6 +115,9 @@ class Topology:
             raise InputError(f"host {twice[0]} is in the topology twice")
         if not any(host.addresses for host in self.hosts):
             raise InputError("the topology has no accelerator")
+        for host in self.hosts:
+            for address in host.addresses:
+                self._host_of[Accelerator(host.name, address)] = host
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
@@ -163,10 +170,10 @@ class Topology:
         return found
 
     def _host(self, accelerator: Accelerator) -> Host:
-        for host in self.hosts:
-            if host.name == accelerator.host and accelerator.address in host.addresses:
-                return host
-        raise InputError(f"{accelerator} is not in the topology")
+        host = self._host_of.get(accelerator)
+        if host is None:
+            raise InputError(f"{accelerator} is not in the topology")
+        return host
 
 
 def topology_of_executors(

@@ -25,7 +25,7 @@ from dagopt.policy.allocation.speeds import Speeds, speeds
 from dagopt.policy.regrouping.regroup import Regrouping, regroup
 
 _STEADY_INTERVALS = 10
-"""A job that just came is taken to keep its next placement for at least so many intervals."""
+"""A job that just came is taken to keep its next placement for so many intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def _worth(
     alone_s = np.maximum((remaining + progress) / found.share_per_s, 1.0)
     weight = weights(objective, size_s, power=found.power, age_s=age_s, alone_s=alone_s)
     weight = weight / found.share_per_s
-    lasts_s = np.maximum(age_s / (restarts + 1), _STEADY_INTERVALS * cluster.interval_s)
+    lasts_s = (age_s + _STEADY_INTERVALS * cluster.interval_s) / (restarts + 1)
     left_s = remaining[:, None] / np.maximum(found.per_s, 1e-30)
     horizon_s = np.where(known[:, None], np.minimum(left_s, lasts_s[:, None]), np.inf)
     kept = np.maximum(0.0, 1 - cluster.restart_s / np.maximum(horizon_s, 1e-9))

@@ -18,6 +18,7 @@ POLICIES: Mapping[str, Callable[[Oracle], Policy]] = MappingProxyType(
     {
         "dagopt": lambda _: Scheduler(),
         "dagopt-apart": lambda _: Scheduler(regrouping=None, name="dagopt-apart"),
+        "dagopt-throughput": lambda _: Scheduler(objective="throughput", name="dagopt-throughput"),
         "fifo": lambda _: Fifo(),
         "optimus": Optimus,
         "pollux": lambda _: Pollux(),
@@ -26,4 +27,4 @@ POLICIES: Mapping[str, Callable[[Oracle], Policy]] = MappingProxyType(
         "tiresias": lambda _: Tiresias(),
     }
 )
-"""``dagopt-apart`` is dagopt without regrouping."""
+"""``dagopt`` has the objective ``jct``; ``dagopt-apart`` is dagopt without regrouping."""

@@ -76,6 +76,15 @@ def test_a_job_is_not_grown_for_less_than_its_restart() -> None:
     assert Scheduler().plan([done_soon], cluster(4), 0.0) == {"a": ((0, 2),)}
 
 
+@pytest.mark.parametrize(("num_restarts", "number"), [(1, 4), (60, 3)])
+def test_whoever_was_moved_every_other_minute_is_not_moved_for_a_little(
+    num_restarts: int, number: int
+) -> None:
+    views = [replace(view("a", ((0, 3),), remaining=1e6, age_s=6000.0), num_restarts=num_restarts)]
+    plan = Scheduler().plan(views, cluster(4), 0.0)
+    assert num_held(plan["a"]) == number
+
+
 def test_short_jobs_come_first_for_jct_and_not_for_throughput() -> None:
     jobs = [view("long", remaining=1e6), view("short", remaining=1e3)]
     plan = Scheduler(objective="jct").plan(jobs, cluster(4), 0.0)
