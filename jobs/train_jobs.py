@@ -47,13 +47,13 @@ class Shared:
 
 
 def arrivals(folder: Path, scale: float, micro_s: float) -> list[Arrival]:
-    """The three jobs; at scale 1 they have 150, 350 and 700 iterations."""
+    """The three jobs; at scale 1 they have 100, 250 and 500 iterations."""
     common: dict[str, Any] = {"micro_s": micro_s, "lock_dir": str(folder)}
     files = {name: str(folder / f"{name}.npz") for name in ("digits", "flights", "photographs")}
     trainings = {
-        "digits": (Network(file=files["digits"], **common), 150, 0.0),
-        "flights": (Network(file=files["flights"], classes=False, rate=0.01, **common), 350, 3.0),
-        "photographs": (Photographs(file=files["photographs"], rate=0.02, **common), 700, 6.0),
+        "digits": (Network(file=files["digits"], **common), 100, 0.0),
+        "flights": (Network(file=files["flights"], classes=False, rate=0.01, **common), 250, 3.0),
+        "photographs": (Photographs(file=files["photographs"], rate=0.02, **common), 500, 6.0),
     }
     return [
         Arrival(

@@ -61,6 +61,19 @@ def examples(file: str) -> dict[str, NDArray[Any]]:
         return dict(found)
 
 
+@functools.cache
+def decoded(file: str, index: int) -> NDArray[np.float32]:
+    """Pixels of a crop, decoded once a process."""
+    from PIL import Image
+
+    found = examples(file)
+    first = found["ends"][index - 1] if index else 0
+    content = found["jpeg"][first : found["ends"][index]].tobytes()
+    with Image.open(io.BytesIO(content)) as crop:
+        small = crop.resize((IMAGE_PIXELS, IMAGE_PIXELS))
+    return np.asarray(small, np.float32).ravel() / 255 - 0.5
+
+
 @dataclass(frozen=True)
 class Network:
     """One hidden layer and momentum; the learning rate warms up and decays with the iteration."""
@@ -159,14 +172,5 @@ class Photographs(Network):
 
     def batch(self, indices: NDArray[np.int64]) -> tuple[Any, Any]:
         """Pixels from -0.5 to 0.5, and the photograph."""
-        from PIL import Image
-
-        found = examples(self.file)
-        ends, content = found["ends"], found["jpeg"]
-        x = []
-        for index in indices:
-            first = ends[index - 1] if index else 0
-            with Image.open(io.BytesIO(content[first : ends[index]].tobytes())) as crop:
-                small = crop.resize((IMAGE_PIXELS, IMAGE_PIXELS))
-            x.append(np.asarray(small, np.float32).ravel() / 255 - 0.5)
-        return np.stack(x), found["y"][indices]
+        x = [decoded(self.file, int(index)) for index in indices]
+        return np.stack(x), examples(self.file)["y"][indices]
