@@ -1,8 +1,8 @@
 """Which job gets which accelerators next: the scheduler's state, without Spark and without a clock.
 
-Phases are of fixed length. At a boundary a job gives all its accelerators back, and gets those of the
-newest plan as soon as nobody else is on them; so no accelerator is in two phases, which every launch
-checks. A plan is made when jobs come or end, when executors do, when a job ran for the first time on so
+A phase comes to its boundary when a plan gives its job other accelerators, and after some intervals in any
+case. There a job gives all its accelerators back, and gets those of the newest plan as soon as nobody
+else is on them; so no accelerator is in two phases, which every launch checks. A plan is made when jobs come or end, when executors do, when a job ran for the first time on so
 many accelerators, and once an interval.
 """
 
@@ -24,7 +24,10 @@ from dagopt.train.records import JobStatus, Move, PhaseRun, Record, Slot, Status
 from dagopt.train.worker import PhaseOutcome
 
 _FIRST_PHASE = 0.25
-"""Share of an interval that a job's first phase takes: it only shows how fast the job is."""
+"""Intervals of a job's first phase on so many accelerators: it shows how fast the job is there."""
+
+_LONGEST_PHASE = 4.0
+"""Intervals after which a job comes to a boundary in any case: so much is lost with an executor."""
 
 _FIRST_RESTART_S = 1.0
 """Seconds that a restart is taken to cost before one was measured."""
@@ -50,6 +53,7 @@ class Launch:
     first: int
     """Iterations done."""
     phase_s: float
+    """Seconds after which it comes to a boundary, unless it is asked for one before."""
     state: str
     """File of the state; empty before the first iteration."""
 
@@ -59,7 +63,7 @@ class Board:
 
     Args:
         policy: what decides.
-        interval_s: seconds of a phase, and between plans.
+        interval_s: seconds between plans.
         local: link between two accelerators of a host, until sums were measured.
         network: link between hosts.
     """
@@ -114,11 +118,11 @@ class Board:
 
     def launches(self, now_s: float) -> list[Launch]:
         """The phases that begin now."""
-        waiting = [one for one in self.records.values() if not one.is_over and not one.slots]
-        if not waiting or not self._hosts:
+        if not self._hosts or all(record.is_over for record in self.records.values()):
             return []
         if self._planned_s is None or now_s - self._planned_s >= self._interval_s:
             self._plan(now_s)
+        waiting = [one for one in self.records.values() if not one.is_over and not one.slots]
         busy = {slot for record in self.records.values() for slot in record.slots}
         found = []
         for record in waiting:
@@ -128,6 +132,15 @@ class Board:
             busy |= set(slots)
             found.append(self._launch(record, slots, now_s))
         self._check()
+        return found
+
+    def stops(self, now_s: float) -> list[str]:
+        """The jobs whose phase is to come to its boundary, each once: they have other accelerators."""
+        found = []
+        for name, record in self.records.items():
+            if record.slots and record.asked_s is None and self._targets.get(name) != record.slots:
+                record.asked_s = now_s
+                found.append(name)
         return found
 
     def reached(self, name: str, outcomes: Sequence[PhaseOutcome], now_s: float) -> None:
@@ -212,14 +225,16 @@ class Board:
         return [
             name
             for name, record in self.records.items()
-            if record.slots and now_s - record.began_s > record.job.deadline_s + record.phase_s
+            if record.slots and now_s - record.due_s > record.job.deadline_s
         ]
 
     # Private methods
 
     def _launch(self, record: Record, slots: tuple[Slot, ...], now_s: float) -> Launch:
-        first_s = self._interval_s * _FIRST_PHASE
-        record.phase_s = self._interval_s if record.samples else first_s
+        shape = (len({slot.executor for slot in slots}), len(slots))
+        intervals = _LONGEST_PHASE if shape in record.samples else _FIRST_PHASE
+        record.phase_s = self._interval_s * intervals
+        record.asked_s = None
         record.slots, record.began_s, record.status = slots, now_s, "running"
         record.num_phases += 1
         done = len(record.losses)

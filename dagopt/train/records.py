@@ -95,6 +95,10 @@ class Record:
     began_s: float = 0.0
     """When its phase was launched."""
     phase_s: float = 0.0
+    asked_s: float | None = None
+    """When its phase was asked for a boundary."""
+    steps_s: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Seconds of an iteration by hosts and accelerators."""
     num_phases: int = 0
     """Launched so far."""
     num_moves: int = 0
@@ -113,6 +117,12 @@ class Record:
         """Whether it will not run again."""
         return self.status in ("done", "failed", "cancelled")
 
+    @property
+    def due_s(self) -> float:
+        """When its phase should come to its boundary."""
+        end_s = self.began_s + self.phase_s
+        return end_s if self.asked_s is None else min(end_s, self.asked_s)
+
     def measure(self, outcome: PhaseOutcome, num_hosts: int, num_replicas: int) -> bool:
         """Learn from a phase; whether it was the first on so many accelerators and hosts."""
         step_s = statistics.median(outcome.step_s)
@@ -128,6 +138,7 @@ class Record:
             step_s=max((step_s - sync_s) / turns + sync_s, 1e-6),
             sync_s=sync_s,
         )
+        self.steps_s[num_hosts, num_replicas] = step_s
         self.gradient_bytes = outcome.gradient_bytes
         before = self.samples.get((num_hosts, num_replicas))
         # A fit takes longer than the rest of a plan, so it is made when it would tell something new.
@@ -145,8 +156,13 @@ class Record:
         """What the policy is told of it."""
         if self.samples and self.fitted is None:
             self.fitted = fit_steps(list(self.samples.values()), known=prior).row()
-        batch, done = self.job.global_batch, len(self.losses)
+        batch = self.job.global_batch
         at_work_s = max(0.0, now_s - self.began_s) if self.slots else 0.0
+        shape = (len({slot.executor for slot in self.slots}), len(self.slots))
+        step_s = self.steps_s.get(shape, 0.0)
+        # A phase that runs tells nothing before its boundary.
+        ahead = at_work_s / step_s if step_s > 0 else 0.0
+        done = min(len(self.losses) + ahead, self.job.num_iterations - 1.0)
         return JobView(
             job=TrainingJob(
                 job_id=self.job.name,
@@ -161,14 +177,15 @@ class Record:
                 is_batch_fixed=True,
             ),
             held=held,
-            remaining=float(self.job.num_iterations - done),
-            progress=float(done),
+            remaining=self.job.num_iterations - done,
+            progress=done,
             coefficients=self.fitted,
             most_replicas=max((replicas for _, replicas in self.samples), default=0),
             age_s=now_s - self.arrived_s,
             attained_s=self.attained_s + at_work_s * len(self.slots),
             num_restarts=self.num_moves,
-            next_boundary_s=max(now_s, self.began_s + self.phase_s) if self.slots else now_s,
+            step_s=step_s,
+            next_boundary_s=now_s + step_s,
         )
 
     def shown(self) -> JobStatus:

@@ -32,7 +32,7 @@ from dagopt.train.collective import check_torch
 from dagopt.train.job import TrainJob
 from dagopt.train.records import JobStatus, Move, PhaseRun
 from dagopt.train.spool import Spool
-from dagopt.train.worker import PhaseOutcome, PhaseWork, Worker
+from dagopt.train.worker import PhaseOutcome, PhaseWork, Worker, stop_name
 from dagopt.tune.checkpoint import Store
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,9 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.1
 _WATCH_S = 0.5
 """Seconds between looks at executors and stages."""
+
+_LOOK_S = 0.2
+"""Seconds between looks of a phase whether its boundary is asked for."""
 
 _START_S = 60.0
 """Seconds that executors have to come."""
@@ -70,7 +73,7 @@ class Scheduler:
         checkpoint: a folder that pyarrow.fs opens, the same for driver and executors. Default: one that
             lives as long as the scheduler, in local modes.
         spool: a folder by which ``dagopt train`` talks to it; made, for its owner only.
-        interval_s: seconds of a phase; jobs are moved at its end, and begin again there after a loss.
+        interval_s: seconds between plans. A job that stays where it is writes its state every four.
         policy: what decides; default: :class:`dagopt.policy.training.Scheduler`.
         local: link between accelerators of a host, until sums were measured there.
         network: link between hosts, likewise.
@@ -273,7 +276,10 @@ class Scheduler:
             raise
 
     def _launch(self) -> None:
-        for launch in self._board.launches(time.monotonic()):
+        launches = self._board.launches(time.monotonic())
+        for name in self._board.stops(time.monotonic()):
+            self._stores[name].write(stop_name(self._phases[name].launch.number), b"")
+        for launch in launches:
             name = launch.job.name
             phase = _Phase(launch, f"dagopt-train-{name}-{launch.number}-{id(self):x}")
             self._phases[name] = phase
@@ -292,6 +298,7 @@ class Scheduler:
                     number=launch.number,
                     first=launch.first,
                     phase_s=launch.phase_s,
+                    look_s=min(_LOOK_S, launch.phase_s),
                     state=launch.state,
                 ),
             )

@@ -41,7 +41,9 @@ class PhaseWork:
     first: int
     """Iterations done."""
     phase_s: float
-    """Seconds after which it comes to its boundary."""
+    """Seconds after which it comes to its boundary, unless it is asked for one before."""
+    look_s: float
+    """Seconds between looks whether it is."""
     state: str
     """File of the state; empty before the first iteration."""
 
@@ -114,8 +116,9 @@ def run_phase(
         except Exception:  # noqa: BLE001  the user's code may raise anything
             outcome.error = traceback.format_exc()
         outcome.start_s = outcome.end_s = clock()
+        ending = _Ending(work, store, outcome.start_s)
         for iteration in range(work.first, job.num_iterations):
-            if not _iterate(job, state, iteration, group, outcome, work, clock):
+            if not _iterate(job, state, iteration, group, outcome, ending, clock):
                 break
         if work.rank == 0 and outcome.losses and not outcome.error:
             name = states_name(work.number, 0, task_attempt())
@@ -128,7 +131,34 @@ def run_phase(
     return outcome
 
 
+def stop_name(number: int) -> str:
+    """Name of the file that asks a phase for its boundary."""
+    return states_name(number, 0, "stop")
+
+
 # Private functions
+
+
+class _Ending:
+    """Whether the iteration that runs is the phase's last one; only rank 0 says so."""
+
+    def __init__(self, work: PhaseWork, store: Store, start_s: float) -> None:
+        self._work, self._store = work, store
+        self._end_s = start_s + work.phase_s
+        self._looked_s = start_s
+
+    def is_near(self, now_s: float) -> bool:
+        if self._work.rank != 0:
+            return False
+        if now_s >= self._end_s:
+            return True
+        if now_s - self._looked_s < self._work.look_s:
+            return False
+        self._looked_s = now_s
+        with contextlib.suppress(FileNotFoundError):
+            self._store.read(stop_name(self._work.number))
+            return True
+        return False
 
 
 def _load(job: TrainJob, work: PhaseWork, store: Store) -> Any:
@@ -143,7 +173,7 @@ def _iterate(
     iteration: int,
     group: Group,
     outcome: PhaseOutcome,
-    work: PhaseWork,
+    ending: _Ending,
     clock: Callable[[], float],
 ) -> bool:
     """One iteration; whether another one follows."""
@@ -155,7 +185,7 @@ def _iterate(
     except Exception:  # noqa: BLE001  the user's code may raise anything
         outcome.error = traceback.format_exc()
     computed_s = clock()
-    is_over = group.rank == 0 and computed_s - outcome.start_s >= work.phase_s
+    is_over = ending.is_near(computed_s)
     told = np.array([loss, bool(outcome.error), is_over], dtype=np.float64)
     group.sum(told)
     if told[1] > 0 or total is None:

@@ -9,7 +9,7 @@ import pytest
 from dagopt.errors import InputError
 from dagopt.train.collective import Group
 from dagopt.train.job import TrainJob, micro_batches, samples
-from dagopt.train.worker import PhaseOutcome, PhaseWork, run_phase
+from dagopt.train.worker import PhaseOutcome, PhaseWork, run_phase, stop_name
 from dagopt.tune.checkpoint import Store
 
 
@@ -76,7 +76,13 @@ def phase(
 
     def run(rank: int) -> None:
         work = PhaseWork(
-            rank=rank, size=size, number=number, first=before[0], phase_s=phase_s, state=before[1]
+            rank=rank,
+            size=size,
+            number=number,
+            first=before[0],
+            phase_s=phase_s,
+            look_s=0.0,
+            state=before[1],
         )
         found[rank] = run_phase(train, work, threads.group(rank), store)  # type: ignore[call-overload]
 
@@ -121,6 +127,14 @@ def test_losses_are_the_same_however_often_a_job_is_resized(tmp_path: Any) -> No
     assert np.allclose(losses, whole.losses, rtol=1e-6, atol=0)
 
 
+def test_a_phase_that_is_asked_for_its_boundary_ends_at_the_next_iteration(tmp_path: Any) -> None:
+    store = Store(str(tmp_path))
+    store.write(stop_name(1), b"")
+    assert len(phase(job(), store, 2, 0, (0, ""), 1e9)[0].losses) == 30
+    for outcome in phase(job(), store, 2, 1, (0, ""), 1e9):
+        assert len(outcome.losses) == 1
+
+
 def test_what_one_rank_raises_ends_the_phase_of_all(tmp_path: Any) -> None:
     class Fragile(Linear):
         def gradients(self, state: Any, batch: Any) -> tuple[float, Any]:
@@ -132,7 +146,7 @@ def test_what_one_rank_raises_ends_the_phase_of_all(tmp_path: Any) -> None:
     threads, found = Threads(2), {}
 
     def run(rank: int) -> None:
-        work = PhaseWork(rank=rank, size=2, number=0, first=0, phase_s=1e9, state="")
+        work = PhaseWork(rank=rank, size=2, number=0, first=0, phase_s=1e9, look_s=1e9, state="")
         found[rank] = run_phase(job(training=Fragile()), work, threads.group(rank), store)
 
     members = [
