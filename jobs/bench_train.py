@@ -81,7 +81,7 @@ def session(directory: Path) -> Iterator[Any]:
         "spark.executor.cores": str(NUM_GPUS),
         "spark.executor.extraJavaOptions": QUICK_START,
         "spark.executorEnv.PYTHONPATH": str(REPOSITORY),
-        "spark.python.daemon.module": "dagopt.spark.torch_daemon",
+        "spark.python.daemon.module": "dagopt.train.daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory / "scratch"),
@@ -127,8 +127,8 @@ def row(
 
 @click.command(help=__doc__, context_settings={"show_default": True})
 @click.option("--scale", type=click.FloatRange(0.01), envvar="SCALE", default=1.0)
-@click.option("--micro-s", type=click.FloatRange(0), envvar="MICRO_S", default=0.03)
-@click.option("--repetitions", type=click.IntRange(1), envvar="REPETITIONS", default=2)
+@click.option("--micro-s", type=click.FloatRange(0), envvar="MICRO_S", default=0.06)
+@click.option("--repetitions", type=click.IntRange(1), envvar="REPETITIONS", default=1)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

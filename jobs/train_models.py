@@ -71,7 +71,8 @@ def decoded(file: str, index: int) -> NDArray[np.float32]:
     content = found["jpeg"][first : found["ends"][index]].tobytes()
     with Image.open(io.BytesIO(content)) as crop:
         small = crop.resize((IMAGE_PIXELS, IMAGE_PIXELS))
-    return np.asarray(small, np.float32).ravel() / 255 - 0.5
+    pixels = np.asarray(small, np.float32).ravel()
+    return pixels / np.float32(255) - np.float32(0.5)
 
 
 @dataclass(frozen=True)

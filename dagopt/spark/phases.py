@@ -92,6 +92,13 @@ def load_by_value(name: str, source: str, file: str) -> ModuleType:
     return module
 
 
+def python_daemon() -> None:
+    """Be the daemon that forks Spark's Python workers; they have what was imported before."""
+    from pyspark import daemon  # noqa: PLC0415
+
+    daemon.manager()
+
+
 def task_attempt() -> str:
     """Names this attempt of a task, unlike any other of the application; ``driver`` outside of tasks."""
     from pyspark import TaskContext  # noqa: PLC0415

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import queue
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from dagopt.errors import InfeasibleError, InputError
-from dagopt.model.topology import Link
+from dagopt.model.topology import ExecutorResources, Link, Topology
 from dagopt.policy.training import Scheduler as TrainingPolicy
 from dagopt.spark.barrier import (
     cancel,
@@ -108,10 +109,11 @@ class Scheduler:
             raise InfeasibleError(
                 f"{self._context.master} has no stage-level scheduling; local-cluster[1,4,2048] has"
             )
+        self._board = Board(policy or TrainingPolicy(), interval_s, local=local, network=network)
+        self._board.set_executors(self._await_executors())
+        self._spool = None if spool is None else Spool(spool)
         self._own = tempfile.mkdtemp(prefix="dagopt-train-") if checkpoint is None else None
         self._path = self._own or str(checkpoint)
-        self._board = Board(policy or TrainingPolicy(), interval_s, local=local, network=network)
-        self._spool = None if spool is None else Spool(spool)
         self._stores: dict[str, Store] = {}
         self._workers: dict[str, Worker] = {}
         self._phases: dict[str, _Phase] = {}
@@ -120,7 +122,6 @@ class Scheduler:
         self._stops = False
         self._broken: BaseException | None = None
         self._watched_s = 0.0
-        self._await_executors()
         self._thread = start_thread(self._run, "dagopt-train")
 
     # For users
@@ -213,6 +214,12 @@ class Scheduler:
         with self._lock:
             return list(self._board.moves)
 
+    @property
+    def topology(self) -> Topology | None:
+        """The accelerators that are there now, as executors show them; None without any."""
+        with self._lock:
+            return self._board.topology
+
     def serve(self) -> None:
         """Wait for jobs from the spool, until Ctrl-C."""
         while self._broken is None:
@@ -244,16 +251,15 @@ class Scheduler:
 
     # Private methods
 
-    def _await_executors(self) -> None:
+    def _await_executors(self) -> list[ExecutorResources]:
         expected, until_s = num_expected(self._context), time.monotonic() + _START_S
         while True:
             found = executors_of(self._context)
             if len(found) >= expected or (time.monotonic() > until_s and found):
-                break
+                return found
             if time.monotonic() > until_s:
                 raise InfeasibleError(f"no executor with an accelerator within {_START_S:g} s")
             time.sleep(_POLL_S)
-        self._board.set_executors(found)
 
     def _run(self) -> None:
         try:
@@ -278,7 +284,9 @@ class Scheduler:
     def _launch(self) -> None:
         launches = self._board.launches(time.monotonic())
         for name in self._board.stops(time.monotonic()):
-            self._stores[name].write(stop_name(self._phases[name].launch.number), b"")
+            # If that fails, the phase comes to its boundary by itself, only later.
+            with contextlib.suppress(OSError):
+                self._stores[name].write(stop_name(self._phases[name].launch.number), b"")
         for launch in launches:
             name = launch.job.name
             phase = _Phase(launch, f"dagopt-train-{name}-{launch.number}-{id(self):x}")
@@ -324,7 +332,9 @@ class Scheduler:
         if phase.outcomes:
             self._board.reached(name, phase.outcomes, now_s)
             record = self._board.record(name)
-            self._stores[name].keep_states([record.state] if record.state else [])
+            # What cannot be deleted now is at the next boundary.
+            with contextlib.suppress(OSError):
+                self._stores[name].keep_states([record.state] if record.state else [])
         else:
             self._board.lost(name, phase.why, now_s)
 

@@ -25,7 +25,7 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "spark.master": "local-cluster[2,2,640]",
         "spark.executor.cores": "2",
         "spark.executorEnv.PYTHONPATH": str(ROOT),
-        "spark.python.daemon.module": "dagopt.spark.torch_daemon",
+        "spark.python.daemon.module": "dagopt.train.daemon",
         **fake_gpus(directory, 2),
     }
     script = ROOT / "tests" / "spark" / "train_scenarios.py"

@@ -72,7 +72,7 @@ def job(**fields: Any) -> TrainJob:
 def phase(
     train: TrainJob, store: Store, size: int, number: int, before: tuple[int, str], phase_s: float
 ) -> list[PhaseOutcome]:
-    threads, found = Threads(size), [None] * size
+    threads, found = Threads(size), dict[int, PhaseOutcome]()
 
     def run(rank: int) -> None:
         work = PhaseWork(
@@ -84,14 +84,14 @@ def phase(
             look_s=0.0,
             state=before[1],
         )
-        found[rank] = run_phase(train, work, threads.group(rank), store)  # type: ignore[call-overload]
+        found[rank] = run_phase(train, work, threads.group(rank), store)
 
     members = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
     for member in members:
         member.start()
     for member in members:
         member.join()
-    return [one for one in found if one is not None]
+    return [found[rank] for rank in range(size)]
 
 
 def test_every_example_comes_once_a_pass_and_each_iteration_is_the_same_again() -> None:
@@ -116,7 +116,8 @@ def test_losses_are_the_same_however_often_a_job_is_resized(tmp_path: Any) -> No
     (whole,) = phase(train, Store(str(tmp_path / "whole")), 1, 0, (0, ""), 1e9)
     assert len(whole.losses) == 30
     assert whole.losses[-1] < whole.losses[0] / 3
-    store, losses, state = Store(str(tmp_path / "parts")), [], ""
+    store, state = Store(str(tmp_path / "parts")), ""
+    losses: list[float] = []
     for number, size in enumerate((1, 3, 4, 2, 4, 1)):
         # No time at all: each phase is one iteration long.
         last = 1e9 if number == 5 else 0.0
