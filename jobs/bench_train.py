@@ -31,7 +31,7 @@ from dagopt.model.training import ClusterView, JobView, Plan, placement_of
 from jobs.gpu_bench.modes import QUICK_START, fake_gpus
 from jobs.overlap.modes import REPOSITORY
 from jobs.train_jobs import Arrival, Shared, alone, arrivals, share, worst_error
-from jobs.train_models import prepare
+from jobs.train_models import write_examples
 
 NUM_EXECUTORS, NUM_GPUS = 3, 2
 EQUAL, DAGOPT = "equal", "dagopt"
@@ -143,7 +143,7 @@ def main(scale: float, micro_s: float, repetitions: int, out: Path) -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="bench-train-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        prepare(folder)
+        write_examples(folder)
         jobs = arrivals(folder, scale, micro_s)
         losses = [alone(arrival.job) for arrival in jobs]
         with session(folder) as spark:

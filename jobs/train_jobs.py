@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from dagopt.train import Scheduler, TrainJob
 from dagopt.train.job import micro_batches
 from dagopt.train.records import JobStatus, Move, PhaseRun
-from jobs.train_models import Network, Photographs, prepare
+from jobs.train_models import Network, Photographs, write_examples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +139,21 @@ def print_shared(found: Shared, jobs: Sequence[Arrival]) -> dict[str, float]:
 @click.option("--scale", type=click.FloatRange(0.01), default=1.0, show_default=True)
 @click.option("--micro-s", type=click.FloatRange(0), default=0.02, show_default=True)
 @click.option("--interval-s", type=click.FloatRange(0.1), default=3.0, show_default=True)
+@click.option("--prepare", is_flag=True, help="Does nothing: its data are in packages.")
 @click.option("--json", "as_json", type=click.Path(path_type=Path), help="File for a summary.")
-def main(*, scale: float, micro_s: float, interval_s: float, as_json: Path | None) -> None:
+def main(
+    *,
+    scale: float,
+    micro_s: float,
+    interval_s: float,
+    prepare: bool,  # noqa: ARG001  what the demo gives every job
+    as_json: Path | None,
+) -> None:
     """Run the three jobs."""
     spark = SparkSession.builder.appName("train").getOrCreate()
     with tempfile.TemporaryDirectory(prefix="train-jobs-") as name:
         folder = Path(name)
-        prepare(folder)
+        write_examples(folder)
         jobs = arrivals(folder, scale, micro_s)
         found = share(spark, jobs, interval_s=interval_s)
         errors = print_shared(found, jobs)

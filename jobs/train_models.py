@@ -29,7 +29,7 @@ CROPS, CROP_PIXELS, IMAGE_PIXELS = 100, 64, 16
 """Of each photograph; edge of a crop; edge to which it is shrunk."""
 
 
-def prepare(folder: Path) -> None:
+def write_examples(folder: Path) -> None:
     """Write the examples of all trainings to a folder."""
     x, y = datasets.digits()
     np.savez(folder / "digits.npz", x=x, y=y)
@@ -80,7 +80,7 @@ class Network:
     """One hidden layer and momentum; the learning rate warms up and decays with the iteration."""
 
     file: str
-    """Its examples, see :func:`prepare`."""
+    """Its examples, see :func:`write_examples`."""
     micro_s: float = 0.0
     """Seconds that a device takes for a micro-batch."""
     lock_dir: str = ""

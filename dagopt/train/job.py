@@ -78,7 +78,8 @@ class TrainJob:
     seed: int = 0
     """Of the order of samples, and handed to ``init``."""
     deadline_s: float = 600.0
-    """Seconds in which a phase must come to its boundary; else it is stopped, and begun again."""
+    """Seconds after a boundary was due, at the latest four intervals after the phase's launch, in which
+    the phase must come to it; else it is stopped, and begun again."""
     max_restarts: int = 3
     """How often a phase in a row is begun again before the job fails."""
 
