@@ -67,7 +67,7 @@ test-matrix: $(INSTALLED) java  ## Run a smoke job on the newest patch of each S
 test-corpus: $(INSTALLED)  ## Read the public event logs in CORPUS, which are not part of the repository
 	CORPUS="$(CORPUS)" $(PY) -m pytest tests/corpus $(PYTEST_ARGS)
 
-demo: jar  ## Run an ETL and a GPU job with dagopt off and on, and a sweep; compare, print decisions and times
+demo: jar  ## Run an ETL and a GPU job with dagopt off and on, a sweep, and training jobs; compare, print decisions and times
 	$(PY) jobs/demo.py
 	$(PY) -m jobs.demo_gpu
 	$(PY) -m jobs.demo_sweep
