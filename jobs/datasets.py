@@ -38,4 +38,4 @@ def flights(num_rows: int) -> Arrays:
     table = table.sample(min(num_rows, len(table)), random_state=0)
     x = table[list(FEATURES)].to_numpy(np.float32)
     x = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-6)
-    return x, table[["arr_delay"]].to_numpy(np.float32) / np.float32(60)
+    return x, (table[["arr_delay"]] / 60).to_numpy(np.float32)

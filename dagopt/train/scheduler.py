@@ -6,6 +6,7 @@ import contextlib
 import logging
 import pickle
 import queue
+import re
 import shutil
 import tempfile
 import threading
@@ -47,6 +48,9 @@ _LOOK_S = 0.2
 
 _START_S = 60.0
 """Seconds that executors have to come."""
+
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
+"""A line by which a Python traceback ends, or Java's begins."""
 
 LOCAL = Link(bandwidth_bytes_per_s=10e9, latency_s=10e-6, name="local")
 NETWORK = Link(bandwidth_bytes_per_s=1e9, latency_s=50e-6, name="network")
@@ -323,7 +327,7 @@ class Scheduler:
                 told=told,
             )
         except Exception as error:  # noqa: BLE001  Spark raises what py4j, or a task, did
-            phase.why = phase.why or _first_line(error)
+            phase.why = phase.why or _cause(error)
         finally:
             self._ended.put(name)
 
@@ -378,6 +382,9 @@ class Scheduler:
             self._spool.answer(self)
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _cause(error: Exception) -> str:
+    """The line of Spark's error that says most: what Python raised in the task, or the first one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if _RAISED.match(line)]
+    # py4j's own first line only says which method was called.
+    return (told or lines[1:] or lines or [type(error).__name__])[0].lstrip(": ")
