@@ -385,6 +385,7 @@ class Scheduler:
 def _cause(error: Exception) -> str:
     """The line of Spark's error that says most: what Python raised in the task, or the first one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if _RAISED.match(line)]
+    told = [line for line in lines if _RAISED.match(line) and not line.endswith("call last):")]
+    told = [line for line in told if not line.startswith(("org.", "java."))] or told
     # py4j's own first line only says which method was called.
     return (told or lines[1:] or lines or [type(error).__name__])[0].lstrip(": ")
