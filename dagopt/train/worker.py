@@ -1,0 +1,233 @@
+"""What a task of a phase does: reads the state, iterates until the phase's time is over, writes the state.
+
+All ranks do the same iterations: rank 0 says when the phase ends, and whoever fails says so, in a sum
+before that of the gradients. So an error in one rank ends the phase of all at the same iteration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagopt.spark.devices import task_address
+from dagopt.spark.phases import dumps, task_attempt
+from dagopt.train.collective import Group
+from dagopt.train.job import TrainJob, micro_batches
+from dagopt.tune.checkpoint import Store, states_name
+from dagopt.tune.trainable import leaves, with_leaves
+from dagopt.tune.worker import keep_freed_memory, one_thread
+
+_MOST_OUTPUT = 20_000
+"""Characters of a phase's output that are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseWork:
+    """What one rank of a phase gets."""
+
+    rank: int
+    size: int
+    number: int
+    """Of the phase, from 0."""
+    first: int
+    """Iterations done."""
+    phase_s: float
+    """Seconds after which it comes to its boundary, unless it is asked for one before."""
+    look_s: float
+    """Seconds between looks whether it is."""
+    state: str
+    """File of the state; empty before the first iteration."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PhaseOutcome:
+    """What a rank reports at the boundary."""
+
+    rank: int
+    address: str
+    """The accelerator that Spark gave it."""
+    losses: list[float] = field(default_factory=list)
+    """Of the global batch, one an iteration that was done."""
+    step_s: list[float] = field(default_factory=list)
+    """Seconds of each."""
+    sync_s: list[float] = field(default_factory=list)
+    """Of these, seconds of the sums."""
+    gradient_bytes: int = 0
+    start_s: float = 0.0
+    """Epoch seconds of the first iteration's start."""
+    end_s: float = 0.0
+    """Epoch seconds of the last one's end."""
+    state: str = ""
+    """File of the state, of rank 0."""
+    output: str = ""
+    """What the training printed, of rank 0."""
+    error: str = ""
+    """The traceback of what it raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """Called in tasks, each with the work of its rank."""
+
+    broadcast: Any
+    """Spark's broadcast of a pickled job and the path of its store."""
+
+    def __call__(self, work: PhaseWork, host: str) -> PhaseOutcome:
+        """Run the phase."""
+        job, path = pickle.loads(self.broadcast.value)  # noqa: S301  ours
+        keep_freed_memory()
+        store = Store(path)
+        name = states_name(work.number, 0, "rendezvous")
+        group = Group(work.rank, work.size, host, store, name, job.deadline_s)
+        try:
+            with one_thread():
+                return run_phase(job, work, group, store)
+        finally:
+            group.close()
+
+
+def run_phase(
+    job: TrainJob,
+    work: PhaseWork,
+    group: Group,
+    store: Store,
+    clock: Callable[[], float] = time.time,
+) -> PhaseOutcome:
+    """Run the phase of one rank in this process.
+
+    Raises:
+        CommunicationError: another rank went away.
+    """
+    outcome = PhaseOutcome(rank=work.rank, address=task_address() or "")
+    printed = io.StringIO()
+    state: Any = None
+    with contextlib.redirect_stdout(printed):
+        try:
+            state = _load(job, work, store)
+        except Exception:  # noqa: BLE001  the user's code may raise anything
+            outcome.error = traceback.format_exc()
+        outcome.start_s = outcome.end_s = clock()
+        ending = _Ending(work, store, outcome.start_s)
+        for iteration in range(work.first, job.num_iterations):
+            if not _iterate(job, state, iteration, group, outcome, ending, clock):
+                break
+        if work.rank == 0 and outcome.losses and not outcome.error:
+            name = states_name(work.number, 0, task_attempt())
+            try:
+                store.write(name, dumps(state))
+                outcome.state = name
+            except (TypeError, pickle.PicklingError):
+                outcome.error = traceback.format_exc()
+    outcome.output = printed.getvalue()[-_MOST_OUTPUT:] if work.rank == 0 else ""
+    return outcome
+
+
+def stop_name(number: int) -> str:
+    """Name of the file that asks a phase for its boundary."""
+    return states_name(number, 0, "stop")
+
+
+# Private functions
+
+
+class _Ending:
+    """Whether the iteration that runs is the phase's last one; only rank 0 says so."""
+
+    def __init__(self, work: PhaseWork, store: Store, start_s: float) -> None:
+        self._work, self._store = work, store
+        self._end_s = start_s + work.phase_s
+        self._looked_s = start_s
+
+    def is_near(self, now_s: float) -> bool:
+        if self._work.rank != 0:
+            return False
+        if now_s >= self._end_s:
+            return True
+        if now_s - self._looked_s < self._work.look_s:
+            return False
+        self._looked_s = now_s
+        with contextlib.suppress(FileNotFoundError):
+            self._store.read(stop_name(self._work.number))
+            return True
+        return False
+
+
+def _load(job: TrainJob, work: PhaseWork, store: Store) -> Any:
+    if not work.state:
+        return job.training.init(job.seed)
+    return pickle.loads(store.read(work.state))  # noqa: S301  ours
+
+
+def _iterate(
+    job: TrainJob,
+    state: Any,
+    iteration: int,
+    group: Group,
+    outcome: PhaseOutcome,
+    ending: _Ending,
+    clock: Callable[[], float],
+) -> bool:
+    """One iteration; whether another one follows."""
+    began_s = clock()
+    loss, shape, total = 0.0, None, None
+    try:
+        if not outcome.error:
+            loss, shape, total = _accumulate(job, state, iteration, group)
+    except Exception:  # noqa: BLE001  the user's code may raise anything
+        outcome.error = traceback.format_exc()
+    computed_s = clock()
+    is_over = ending.is_near(computed_s)
+    told = np.array([loss, bool(outcome.error), is_over], dtype=np.float64)
+    group.sum(told)
+    if told[1] > 0 or total is None:
+        return False
+    group.sum(total)
+    summed_s = clock()
+    try:
+        total /= job.global_batch
+        job.training.update(state, _split(shape, total), iteration)
+    except Exception:  # noqa: BLE001  the user's code may raise anything
+        outcome.error = traceback.format_exc()
+        return iteration + 1 < job.num_iterations and told[2] == 0
+    outcome.end_s = clock()
+    outcome.losses.append(float(told[0]) / job.global_batch)
+    outcome.step_s.append(outcome.end_s - began_s)
+    outcome.sync_s.append(summed_s - computed_s)
+    outcome.gradient_bytes = total.nbytes
+    return bool(told[2] == 0)
+
+
+def _accumulate(
+    job: TrainJob, state: Any, iteration: int, group: Group
+) -> tuple[float, Any, NDArray[np.float64]]:
+    """Sums over the examples of this rank: loss, a gradient for its structure, and all of them flat."""
+    loss, shape = 0.0, None
+    total = np.zeros(0)
+    for indices in micro_batches(job, iteration, group.rank, group.size):
+        mean, shape = job.training.gradients(state, job.training.batch(indices))
+        arrays = [np.asarray(leaf) for leaf in leaves(shape)]
+        if not arrays:
+            raise TypeError("gradients are no arrays in dicts, lists and tuples")
+        flat = np.concatenate([array.ravel() for array in arrays], dtype=np.float64)
+        flat *= len(indices)
+        total = flat if not total.size else total + flat
+        loss += float(mean) * len(indices)
+    return loss, shape, total
+
+
+def _split(shape: Any, total: NDArray[np.float64]) -> Any:
+    """The flat sums in the structure of a gradient."""
+    arrays, at = [], 0
+    for leaf in leaves(shape):
+        arrays.append(total[at : at + leaf.size].reshape(leaf.shape).astype(leaf.dtype))
+        at += leaf.size
+    return with_leaves(shape, arrays)

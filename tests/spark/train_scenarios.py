@@ -1,0 +1,253 @@
+"""Training jobs of one application: prints a JSON object of what each scenario did."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from dagopt.cli.main import main as command
+from dagopt.errors import DagoptError
+from dagopt.train import Scheduler, TrainJob
+from jobs.train_jobs import alone, worst_error
+
+warnings.simplefilter("ignore")
+WORK = Path(sys.argv[1])
+NUM_ROWS = 200
+
+
+def table() -> tuple[Any, Any]:
+    random = np.random.default_rng(3)
+    x = random.normal(size=(NUM_ROWS, 8)).astype(np.float32)
+    return x, np.tanh(x @ random.normal(size=(8, 2))).astype(np.float32)
+
+
+class Model:
+    """Least squares with momentum; a micro-batch takes some milliseconds."""
+
+    num_examples = NUM_ROWS
+    wait_s = 0.005
+
+    def init(self, seed: int) -> dict[str, Any]:
+        weights = np.random.default_rng(seed).normal(size=(8, 2)).astype(np.float32)
+        return {"w": weights, "v": np.zeros_like(weights)}
+
+    def batch(self, indices: Any) -> Any:
+        x, y = table()
+        return x[indices], y[indices]
+
+    def gradients(self, state: Any, batch: Any) -> tuple[float, Any]:
+        x, y = batch
+        time.sleep(self.wait_s)
+        error = x @ state["w"] - y
+        return float((error**2).mean()), {"w": x.T @ error / len(x)}
+
+    def update(self, state: Any, gradients: Any, iteration: int) -> None:
+        state["v"] *= np.float32(0.9)
+        state["v"] -= np.float32(0.02 / (1 + iteration / 50)) * gradients["w"]
+        state["w"] += state["v"]
+
+
+class Raising(Model):
+    def update(self, state: Any, gradients: Any, iteration: int) -> None:
+        print(f"at {iteration}")
+        if iteration == 5:
+            raise ValueError("no further")
+        super().update(state, gradients, iteration)
+
+
+class Once(Model):
+    """Does something bad in iteration 10, once."""
+
+    def __init__(self, name: str) -> None:
+        self.flag = WORK / name
+
+    def update(self, state: Any, gradients: Any, iteration: int) -> None:
+        if iteration == 10 and is_task():
+            with contextlib.suppress(FileExistsError):
+                self.flag.touch(exist_ok=False)
+                self.bad()
+        super().update(state, gradients, iteration)
+
+    def bad(self) -> None:
+        time.sleep(1000)
+
+
+class Killing(Once):
+    def bad(self) -> None:
+        parent = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
+        os.kill(int(parent), signal.SIGKILL)
+
+
+class Hanging(Model):
+    def update(self, state: Any, gradients: Any, iteration: int) -> None:
+        if iteration == 10 and is_task():
+            time.sleep(1000)
+        super().update(state, gradients, iteration)
+
+
+def is_task() -> bool:
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
+
+
+def job(name: str, training: Any, num_iterations: int = 60, **fields: Any) -> TrainJob:
+    return TrainJob(
+        name=name, training=training, num_iterations=num_iterations, global_batch=48, **fields
+    )
+
+
+def error_of(call: Any) -> str:
+    try:
+        call()
+    except DagoptError as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def summary(scheduler: Scheduler, *jobs: TrainJob) -> dict[str, Any]:
+    """What all scenarios tell, by job, and the accelerators that were in two phases at once."""
+    found: dict[str, Any] = {}
+    for one in jobs:
+        status = scheduler.status(one.name)
+        found[one.name] = {
+            "status": status.status,
+            "iteration": status.iteration,
+            "restarts": status.num_restarts,
+            "error": status.error,
+            "losses": worst_error(status.losses, alone(one)[: status.iteration]),
+        }
+    stays = sorted(
+        (slot.executor, address, run.start_s, run.end_s)
+        for run in scheduler.runs
+        for slot, address in zip(run.slots, run.addresses, strict=True)
+    )
+    found["overlaps"] = sum(
+        one[:2] == other[:2] and other[2] < one[3] for one, other in itertools.pairwise(stays)
+    )
+    found["sizes"] = {
+        one.name: sorted({len(run.slots) for run in scheduler.runs if run.job == one.name})
+        for one in jobs
+    }
+    found["moves"] = [move.lost_s for move in scheduler.moves]
+    return found
+
+
+def shared(spark: Any) -> dict[str, Any]:
+    """Two jobs that are resized, and one that raises between them."""
+    jobs = [job("long", Model(), 150), job("short", Model(), 60), job("raising", Raising())]
+    with Scheduler(spark, interval_s=1.0) as scheduler:
+        scheduler.submit(jobs[0])
+        time.sleep(3)
+        for one in jobs[1:]:
+            scheduler.submit(one)
+        scheduler.wait()
+        logs = scheduler.logs("raising")
+        final = scheduler.state("long")
+        return {
+            **summary(scheduler, *jobs[:2]),
+            "raising": scheduler.status("raising").error,
+            "printed": "at 0" in logs,
+            "state": sorted(final),
+        }
+
+
+def hangs(spark: Any) -> dict[str, Any]:
+    jobs = [
+        job("once", Once("hung"), deadline_s=4.0),
+        job("always", Hanging(), deadline_s=2.0, max_restarts=1, max_accelerators=1),
+    ]
+    with Scheduler(spark, interval_s=1.0) as scheduler:
+        for one in jobs:
+            scheduler.submit(one)
+        scheduler.wait()
+        return summary(scheduler, *jobs)
+
+
+def commands(spark: Any) -> dict[str, Any]:
+    """The command line, cancelling, and what is refused."""
+    spool = str(WORK / "spool")
+    file = WORK / "job.py"
+    lines = ["from __future__ import annotations", "from dataclasses import dataclass"]
+    lines += [
+        "import numpy as np",
+        "from dagopt.train import TrainJob",
+        "@dataclass",
+        "class Tiny:",
+    ]
+    lines += ["    num_examples: int = 10", "    def init(self, seed): return {'w': np.zeros(1)}"]
+    lines += ["    def batch(self, indices): return indices"]
+    lines += ["    def gradients(self, state, batch): return 1.0, {'w': np.ones(1)}"]
+    lines += ["    def update(self, state, gradients, iteration): print('hello', iteration)"]
+    lines += ["job = TrainJob(name='tiny', training=Tiny(), num_iterations=4, global_batch=12)"]
+    file.write_text("\n".join(lines))
+
+    def run(*arguments: str) -> list[Any]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = command(["train", *arguments, "--spool", spool])
+        return [code, out.getvalue(), err.getvalue()]
+
+    found: dict[str, Any] = {"nobody": run("list")}
+    with Scheduler(spark, interval_s=1.0, spool=spool) as scheduler:
+        endless = job("endless", Model(), 10**6)
+        scheduler.submit(endless)
+        found["submit"] = run("submit", str(file))
+        found["again"] = run("submit", str(file))
+        while scheduler.status("tiny").status != "done":
+            time.sleep(0.1)
+        found["logs"] = run("logs", "tiny")
+        found["list"] = json.loads(run("list", "--json")[1])
+        found["cancel"] = run("cancel", "endless")
+        found["unknown"] = run("cancel", "nothing")
+        found["ended"] = scheduler.wait(60)
+        found["status"] = scheduler.status("endless").status
+        # All accelerators are there for whoever comes next.
+        next_one = job("next", Model(), 100)
+        scheduler.submit(next_one)
+        scheduler.wait()
+        found["next"] = summary(scheduler, next_one)
+        found["large"] = error_of(
+            lambda: scheduler.submit(job("large", Model(), max_accelerators=9))
+        )
+        locked = Model()
+        locked.lock = threading.Lock()  # type: ignore[attr-defined]
+        found["pickle"] = error_of(lambda: scheduler.submit(job("locked", locked)))
+        (WORK / "open").mkdir(mode=0o755)
+        found["open"] = error_of(lambda: Scheduler(spark, spool=str(WORK / "open")))
+    return found
+
+
+def killed(spark: Any) -> dict[str, Any]:
+    jobs = [job("killed", Killing("killed"), 120), job("other", Model(), 60)]
+    with Scheduler(spark, interval_s=1.0) as scheduler:
+        for one in jobs:
+            scheduler.submit(one)
+        scheduler.wait()
+        return {**summary(scheduler, *jobs), "flag": (WORK / "killed").exists()}
+
+
+def main() -> None:
+    spark = SparkSession.builder.getOrCreate()
+    for scenario in (shared, hangs, commands, killed):
+        began_s = time.monotonic()
+        print(json.dumps({scenario.__name__: scenario(spark)}), flush=True)
+        print(f"{scenario.__name__}: {time.monotonic() - began_s:.1f} s", file=sys.stderr)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagopt.errors import InfeasibleError, InputError
+from dagopt.model.topology import ExecutorResources, Link
+from dagopt.policy.training import Scheduler
+from dagopt.train.board import Board, Launch
+from dagopt.train.job import TrainJob
+from dagopt.train.worker import PhaseOutcome
+
+INTERVAL_S = 10.0
+
+
+class Nothing:
+    num_examples = 1000
+
+    def init(self, seed: int) -> None:
+        """Never called."""
+
+    batch = gradients = update = init
+
+
+def executors(*names: str, num: int = 2) -> list[ExecutorResources]:
+    addresses = tuple(map(str, range(num)))
+    return [ExecutorResources(executor=name, host=name, addresses=addresses) for name in names]
+
+
+def board(*names: str) -> Board:
+    link = Link(bandwidth_bytes_per_s=1e9)
+    found = Board(Scheduler(), INTERVAL_S, local=link, network=link)
+    found.set_executors(executors(*names))
+    return found
+
+
+def job(name: str, num_iterations: int = 1000, **fields: Any) -> TrainJob:
+    return TrainJob(
+        name=name, training=Nothing(), num_iterations=num_iterations, global_batch=96, **fields
+    )
+
+
+def outcomes(launch: Launch, now_s: float, step_s: float = 0.1) -> list[PhaseOutcome]:
+    """A phase whose step takes time by its largest share of micro-batches."""
+    size = len(launch.slots)
+    whole_s = step_s * -(-launch.job.num_micro_batches // size) / launch.job.num_micro_batches
+    count = max(1, int(launch.phase_s / whole_s))
+    count = min(count, launch.job.num_iterations - launch.first)
+    return [
+        PhaseOutcome(
+            rank=rank,
+            address=str(slot.place),
+            losses=[1.0] * count,
+            step_s=[whole_s] * count,
+            sync_s=[0.0] * count,
+            gradient_bytes=800,
+            start_s=now_s - count * whole_s,
+            end_s=now_s,
+            state=f"state-{launch.number}" if rank == 0 else "",
+        )
+        for rank, slot in enumerate(launch.slots)
+    ]
+
+
+def test_a_job_alone_grows_to_the_whole_cluster_and_a_second_one_gets_its_share() -> None:
+    cluster, now_s, sizes = board("a", "b"), 0.0, []
+    cluster.submit(job("one", 10_000), now_s)
+    for _ in range(4):
+        (launch,) = cluster.launches(now_s)
+        sizes.append(len(launch.slots))
+        now_s += launch.phase_s
+        cluster.reached("one", outcomes(launch, now_s), now_s)
+    assert sizes == [1, 2, 4, 4]
+    cluster.submit(job("two", 500), now_s)
+    names = {launch.job.name for launch in cluster.launches(now_s)}
+    assert "two" in names
+    assert [move.job for move in cluster.moves] == ["one", "one"]
+    assert cluster.record("one").state == "state-3"
+
+
+def test_a_lost_phase_begins_again_from_its_boundary_so_many_times() -> None:
+    cluster = board("a")
+    cluster.submit(job("one", max_restarts=1), 0.0)
+    (launch,) = cluster.launches(0.0)
+    cluster.reached("one", outcomes(launch, 5.0), 5.0)
+    done = cluster.record("one").shown().iteration
+    for at_s in (6.0, 7.0):
+        (launch,) = cluster.launches(at_s)
+        assert (launch.first, launch.state) == (done, "state-0")
+        cluster.lost("one", "executor a was lost", at_s)
+    status = cluster.record("one").shown()
+    assert (status.status, status.num_restarts, status.iteration) == ("failed", 2, done)
+    assert status.error == "executor a was lost, 2 times in a row"
+    assert cluster.launches(8.0) == []
+
+
+def test_a_phase_is_overdue_past_its_deadline() -> None:
+    cluster = board("a")
+    cluster.submit(job("one", deadline_s=5.0), 0.0)
+    (launch,) = cluster.launches(0.0)
+    assert cluster.overdue(5.0) == []
+    assert cluster.overdue(5.1 + launch.phase_s) == ["one"]
+
+
+def test_a_job_on_executors_that_went_goes_on_with_what_is_left() -> None:
+    cluster, now_s = board("a", "b"), 0.0
+    cluster.submit(job("one"), now_s)
+    for _ in range(3):
+        (launch,) = cluster.launches(now_s)
+        now_s += launch.phase_s
+        cluster.reached("one", outcomes(launch, now_s), now_s)
+    cluster.launches(now_s)
+    cluster.set_executors(executors("b"))
+    cluster.lost("one", "executor a was lost", now_s)
+    (launch,) = cluster.launches(now_s)
+    assert {slot.executor for slot in launch.slots} == {"b"}
+    assert cluster.record("one").shown().status == "running"
+
+
+def test_bad_requests_are_one_error() -> None:
+    cluster = board("a")
+    with pytest.raises(InfeasibleError, match="asks for 3 accelerators, the cluster has 2"):
+        cluster.submit(job("one", max_accelerators=3), 0.0)
+    cluster.submit(job("one"), 0.0)
+    with pytest.raises(InputError, match="job one is there already"):
+        cluster.submit(job("one"), 0.0)
+    with pytest.raises(InputError, match="there is no job two; there are one"):
+        cluster.cancel("two")
+
+
+@settings(max_examples=15)  # each fits step times many times
+@given(st.integers(0, 2**32 - 1))
+def test_no_accelerator_is_given_twice_or_leaked(seed: int) -> None:
+    """Jobs come, raise, hang, are cancelled and lose executors; in the end all have ended."""
+    random = np.random.default_rng(seed)
+    cluster, now_s, running = board("a", "b", "c"), 0.0, {}
+    alive = ["a", "b", "c"]
+    for number in range(300):
+        now_s += float(random.exponential(2.0))
+        event = random.random()
+        if event < 0.15 and len(cluster.records) < 8 and alive:
+            cluster.submit(job(f"job{number}", int(random.integers(1, 2000))), now_s)
+        elif event < 0.2 and cluster.records:
+            cluster.cancel(str(random.choice(sorted(cluster.records))))
+        elif event < 0.25:
+            name = str(random.choice(["a", "b", "c"]))
+            alive = sorted(set(alive) ^ {name})
+            cluster.set_executors(executors(*alive))
+        for launch in cluster.launches(now_s):
+            assert {slot.executor for slot in launch.slots} <= set(alive)
+            running[launch.job.name] = launch
+        given_out = [slot for launch in running.values() for slot in launch.slots]
+        assert len(set(given_out)) == len(given_out)
+        if running and random.random() < 0.7:
+            name = str(random.choice(sorted(running)))
+            launch = running.pop(name)
+            found, end = outcomes(launch, now_s), random.random()
+            if end < 0.1:
+                cluster.lost(name, "no boundary within its deadline", now_s)
+                continue
+            if end < 0.2:
+                found[0].error = "ValueError"
+            cluster.reached(name, found, now_s)
+    cluster.set_executors(executors("a", "b", "c"))
+    for _ in range(2000):
+        for launch in cluster.launches(now_s):
+            running[launch.job.name] = launch
+        if not running:
+            break
+        name = min(running)
+        now_s += INTERVAL_S
+        launch = running.pop(name)
+        cluster.reached(name, outcomes(launch, now_s), now_s)
+    assert all(record.is_over and not record.slots for record in cluster.records.values())
+    assert all(
+        status.iteration == status.num_iterations
+        for status in cluster.jobs()
+        if status.status == "done"
+    )
