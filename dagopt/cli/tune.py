@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -57,6 +58,9 @@ def trial_rows(study: str, storage: str) -> list[dict[str, Any]]:
     except ImportError as error:
         raise InputError("dagopt tune needs optuna: pip install 'dagopt[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    file = storage.removeprefix("sqlite:///")
+    if file != storage and "?" not in file and not Path(file).exists():  # it would be made
+        raise InputError(f"storage '{storage}' cannot be read: there is no such file")
     try:
         found = optuna.load_study(study_name=study, storage=storage)
     except KeyError as error:

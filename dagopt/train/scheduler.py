@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
+import uuid
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -35,7 +36,7 @@ from dagopt.train.job import TrainJob
 from dagopt.train.records import JobStatus, Move, PhaseRun
 from dagopt.train.spool import Spool
 from dagopt.train.worker import PhaseOutcome, PhaseWork, Worker, stop_name
-from dagopt.tune.checkpoint import Store
+from dagopt.tune.checkpoint import STATES, Store
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,9 @@ class Scheduler:
         self._board.set_executors(self._await_executors())
         self._spool = None if spool is None else Spool(spool)
         self._own = tempfile.mkdtemp(prefix="dagopt-train-") if checkpoint is None else None
-        self._path = self._own or str(checkpoint)
+        # Names in it repeat from one scheduler to the next.
+        folder = f"{self._context.applicationId}-{uuid.uuid4().hex[:8]}"
+        self._path = self._own or f"{str(checkpoint).rstrip('/')}/{folder}"
         self._stores: dict[str, Store] = {}
         self._workers: dict[str, Worker] = {}
         self._phases: dict[str, _Phase] = {}
@@ -137,7 +140,7 @@ class Scheduler:
             InputError: there is one of that name, or it cannot be pickled.
             InfeasibleError: it asks for more accelerators than there are.
         """
-        store = Store(f"{self._path.rstrip('/')}/{job.name}")
+        store = Store(f"{self._path}/{job.name}")
         try:
             content = dumps((job, store.path))
         except (TypeError, AttributeError, pickle.PicklingError) as error:
@@ -338,7 +341,7 @@ class Scheduler:
             record = self._board.record(name)
             # What cannot be deleted now is at the next boundary.
             with contextlib.suppress(OSError):
-                self._stores[name].keep_states([record.state] if record.state else [])
+                self._stores[name].keep(STATES, [record.state] if record.state else [])
         else:
             self._board.lost(name, phase.why, now_s)
 

@@ -22,9 +22,9 @@ from dagopt.spark.devices import task_address
 from dagopt.spark.phases import dumps, task_attempt
 from dagopt.train.collective import Group
 from dagopt.train.job import TrainJob, micro_batches
-from dagopt.tune.checkpoint import Store, states_name
+from dagopt.tune.checkpoint import STATES, Store
 from dagopt.tune.trainable import leaves, with_leaves
-from dagopt.tune.worker import keep_freed_memory, one_thread
+from dagopt.tune.worker import freed_memory_kept, one_thread
 
 _MOST_OUTPUT = 20_000
 """Characters of a phase's output that are kept."""
@@ -84,12 +84,11 @@ class Worker:
     def __call__(self, work: PhaseWork, host: str) -> PhaseOutcome:
         """Run the phase."""
         job, path = pickle.loads(self.broadcast.value)  # noqa: S301  ours
-        keep_freed_memory()
         store = Store(path)
-        name = states_name(work.number, 0, "rendezvous")
+        name = _name(work.number, "rendezvous")
         group = Group(work.rank, work.size, host, store, name, job.deadline_s)
         try:
-            with one_thread():
+            with freed_memory_kept(), one_thread():
                 return run_phase(job, work, group, store)
         finally:
             group.close()
@@ -121,7 +120,7 @@ def run_phase(
             if not _iterate(job, state, iteration, group, outcome, ending, clock):
                 break
         if work.rank == 0 and outcome.losses and not outcome.error:
-            name = states_name(work.number, 0, task_attempt())
+            name = _name(work.number, task_attempt())
             try:
                 store.write(name, dumps(state))
                 outcome.state = name
@@ -133,10 +132,14 @@ def run_phase(
 
 def stop_name(number: int) -> str:
     """Name of the file that asks a phase for its boundary."""
-    return states_name(number, 0, "stop")
+    return _name(number, "stop")
 
 
 # Private functions
+
+
+def _name(number: int, what: str) -> str:
+    return f"{STATES}/{number:06d}-{what}"
 
 
 class _Ending:

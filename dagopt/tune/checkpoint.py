@@ -35,12 +35,13 @@ class Store:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        # Executors have other working directories.
+        self.path = path if "://" in path else str(Path(path).resolve())
         try:
             if "://" in path:
                 self._fs, self._root = fs.FileSystem.from_uri(path)
             else:
-                self._fs, self._root = fs.LocalFileSystem(), str(Path(path).resolve())
+                self._fs, self._root = fs.LocalFileSystem(), self.path
             self._fs.create_dir(f"{self._root}/{STATES}", recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(

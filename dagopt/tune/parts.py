@@ -46,7 +46,7 @@ class Single:
         try:
             if state is None and self.work.position == 0:
                 state = self._trainable.init(self.work.params, self._xp)
-        except Exception:  # noqa: BLE001  the user's code may raise anything
+        except (Exception, SystemExit):  # noqa: BLE001  the user's code may raise anything
             self.outcome.error = traceback.format_exc()
         self.state = state
         self.outcome.has_arrays = bool(leaves(state))
@@ -63,7 +63,7 @@ class Single:
                 return 0
             with PeakMeter(self._xp) as meter:
                 self._step(batch)
-        except Exception:  # noqa: BLE001  the user's code may raise anything
+        except (Exception, SystemExit):  # noqa: BLE001  the user's code may raise anything
             self.outcome.error = traceback.format_exc()
             return 0
         note_batch(self.outcome, batch)
@@ -190,7 +190,7 @@ class StackPart:
     def _guarded(self, function: Callable[[], Any]) -> Any:
         try:
             return function()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             told = "".join(traceback.format_exception_only(error)).strip()
             raise BrokenStackError(self._kind, f"its stacked step raised {told}") from error
 

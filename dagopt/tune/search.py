@@ -44,8 +44,10 @@ class Search:
             raise InputError("study has several objectives, expected one")
         self.begin("")
 
-    def begin(self, sweep: str) -> None:
+    def begin(self, sweep: str, *, resumes: bool = False) -> None:
         """Know no trials, and mark those to come as trials of the sweep of that name."""
+        if resumes:  # a sampler with a seed would draw again what the driver before drew
+            self.study.sampler.reseed_rng()
         self._sweep = sweep
         self._trials: dict[int, Any] = {}
         self._left_over: list[Any] = []

@@ -44,7 +44,7 @@ def check_same(path: str, found: Settings, expected: Settings) -> None:
     told = [
         f"{name} {found.get(name, 'missing')}, not {expected.get(name, 'missing')}"
         for name in names
-        if name not in found or name not in expected or found[name] != expected[name]
+        if name not in found or name not in expected or repr(found[name]) != repr(expected[name])
     ]
     if told:
         raise InputError(

@@ -98,16 +98,13 @@ class Tuner:
         progress: bool | None = None,
         rules: CandidateRules | None = None,
     ) -> None:
-        whole = {
-            "num_trials": num_trials,
-            "max_iterations": max_iterations,
-            "batch_size": batch_size,
-            "max_running": num_trials if max_running is None else max_running,
-            "phase_iterations": 1 if phase_iterations is None else phase_iterations,
-        }
-        for name, value in whole.items():
-            if value < 1 or value != int(value):
-                raise InputError(f"{name} is {value!r}, must be a whole number >= 1")
+        num_trials = _whole("num_trials", num_trials)
+        max_iterations = _whole("max_iterations", max_iterations)
+        batch_size = _whole("batch_size", batch_size)
+        if max_running is not None:
+            max_running = _whole("max_running", max_running)
+        if phase_iterations is not None:
+            phase_iterations = _whole("phase_iterations", phase_iterations)
         check_trainable(trainable, metric)
         if not callable(data) and not is_frame(data):
             raise InputError(
@@ -119,7 +116,7 @@ class Tuner:
         self._trainable = trainable
         self._data = data
         self._num_trials = num_trials
-        self._max_running = whole["max_running"]
+        self._max_running = num_trials if max_running is None else max_running
         self._metric = metric
         self._batch_size = batch_size
         self._checkpoint = checkpoint
@@ -330,7 +327,7 @@ class Tuner:
         boundaries = store.boundaries()
         self._records.clear()
         self._num_boundaries = len(boundaries)
-        self._search.begin(store.sweep())
+        self._search.begin(store.sweep(), resumes=bool(boundaries))
         for boundary in boundaries:
             check_same(store.path, boundary.settings, self._settings)
             if boundary.statuses:
@@ -351,3 +348,14 @@ class Tuner:
         best = self._records.best(minimizes=self._search.minimizes)
         kept = {one.file for one in records if one.status == "running" and one.file}
         return sorted(kept | ({best.file} if best is not None else set()))
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        found = int(value)
+        is_whole = found >= 1 and found == value
+    except (TypeError, ValueError, OverflowError):
+        is_whole = False
+    if not is_whole:
+        raise InputError(f"{name} is {value!r}, must be a whole number >= 1")
+    return found

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import pickle
 import socket
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -67,9 +68,28 @@ def run_work(sweep: Sweep, work: GroupWork) -> tuple[GroupOutcome, str]:
             work, sweep.trainable, sweep.data, load, array_module(), sweep.metric
         )
     name = states_name(work.phase, work.number, sweep.application, task_attempt())
-    store.write(name, dumps(states))
+    store.write(name, pickled_states(outcome, states))
     outcome.place = socket.gethostname()
     return outcome, name
+
+
+def pickled_states(outcome: GroupOutcome, states: dict[int, State]) -> bytes:
+    """The states in one; a trial whose own cannot be pickled fails."""
+    try:
+        return dumps(states)
+    except Exception:  # noqa: BLE001  the user's objects may raise anything
+        for one in outcome.trials:
+            one.error = one.error or _pickle_error(states[one.trial])
+        failed = {one.trial for one in outcome.trials if one.error}
+        return dumps({trial: state for trial, state in states.items() if trial not in failed})
+
+
+def _pickle_error(state: State) -> str:
+    try:
+        dumps(state)
+    except Exception:  # noqa: BLE001  as above
+        return traceback.format_exc()
+    return ""
 
 
 @contextmanager

@@ -100,7 +100,10 @@ def test_simulate_prints_a_table_and_writes_a_page(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--policies", "best"], "policy 'best': there are dagopt, dagopt-apart, dagopt-throughput, fifo"),
+        (
+            ["--policies", "best"],
+            "policy 'best': there are dagopt, dagopt-apart, dagopt-throughput, fifo",
+        ),
         (["--fail", "n9@1+1"], "failure of n9: no such host; there are n1, n2"),
         (["--fail", "n1"], "--fail n1: expected HOST@AT+FOR, in seconds"),
         (["--interval", "0"], "expected restart >= 0 and interval > 0"),

@@ -237,3 +237,12 @@ def test_advise_ranks_the_applications_of_a_folder(
     assert capsys.readouterr().out.startswith("path,app_id,name,spark_version,recorded_s,saved_s")
     assert main(["advise", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 2
     assert "holds 3 event logs; name one of them" in capsys.readouterr().err
+
+
+def test_a_look_at_a_study_makes_no_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "none.db"
+    assert main(["tune", "show", "sweep", "--storage", f"sqlite:///{file}"]) == 2
+    assert "there is no such file" in capsys.readouterr().err
+    assert not file.exists()

@@ -52,3 +52,13 @@ def test_a_file_that_another_deletes_first_is_no_error(
     monkeypatch.setattr(Store, "delete", beaten)
     store.keep(STATES, [f"{STATES}/b"])
     assert [one.name for one in (tmp_path / STATES).iterdir()] == ["b"]
+
+
+def test_a_relative_folder_is_the_same_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store("sweep")
+    store.write("states/one", b"1")
+    monkeypatch.chdir("/")
+    assert Store(store.path).read("states/one") == b"1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -154,3 +155,67 @@ def test_a_checkpoint_of_another_sweep_is_an_error_that_names_what_differs(
         sweep(fields.pop("study_or_space", study("none", None)), tmp_path, **fields)
     assert f"which has a sweep with {told}" in str(raised.value)
     assert len(sweep(study("none", None), tmp_path, max_running=2).trials) == NUM_TRIALS
+
+
+def test_a_sampler_with_a_seed_draws_new_points_after_a_driver_has_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seeded() -> Any:
+        return optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+
+    with dying(monkeypatch, 8), pytest.raises(Killed):
+        sweep(seeded(), tmp_path)
+    result = sweep(seeded(), tmp_path)
+    assert len({one.params["lr"] for one in result.trials}) == NUM_TRIALS
+
+
+@pytest.mark.parametrize(
+    "name", ["num_trials", "max_iterations", "batch_size", "max_running", "phase_iterations"]
+)
+@pytest.mark.parametrize("value", [0, 2.5, "2", float("nan"), float("inf"), [1]])
+def test_what_is_no_whole_number_is_one_error(name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"{name} is .* must be a whole number"):
+        sweep(study("none", None), None, **{name: value})
+
+
+def test_whole_floats_are_taken() -> None:
+    result = sweep(study("none", None), None, num_trials=2.0, max_iterations=1e1)
+    assert [len(one.losses) for one in result.trials] == [10, 10]
+
+
+class Growing(Logistic):
+    """Its state cannot be pickled, or its step leaves Python, from some step on."""
+
+    stackable = False
+
+    def __init__(self, rate: float, *, leaves: bool) -> None:
+        super().__init__(4, 2)
+        self.rate, self.leaves = rate, leaves
+
+    def step(self, state: Any, batch: Any, params: Any, xp: Any) -> dict[str, Any]:
+        state["step"] = state.get("step", 0) + 1
+        if params["lr"] == self.rate and state["step"] == 8:
+            if self.leaves:
+                sys.exit(3)
+            state["iterator"] = iter(each for each in (1,))
+        return dict(super().step(state, batch, params, xp))
+
+
+@pytest.mark.parametrize(("leaves", "told"), [(False, "pickle"), (True, "SystemExit: 3")])
+def test_a_trial_whose_step_spoils_its_state_or_leaves_fails_alone(
+    *, leaves: bool, told: str, tmp_path: Path
+) -> None:
+    result = sweep(study("none", None), tmp_path, trainable=Growing(RATES[1], leaves=leaves))
+    assert [one.status for one in result.trials].count("complete") == NUM_TRIALS - 1
+    assert result.trials[1].status == "failed"
+    assert told in result.trials[1].error
+
+
+def test_a_sweep_whose_trainable_has_nan_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainable = Growing(float("nan"), leaves=False)
+    with dying(monkeypatch, 5), pytest.raises(Killed):
+        sweep(study("none", None), tmp_path, trainable=trainable)
+    result = sweep(study("none", None), tmp_path, trainable=trainable)
+    assert [one.status for one in result.trials] == ["complete"] * NUM_TRIALS
