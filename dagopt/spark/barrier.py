@@ -14,7 +14,7 @@ from typing import Any
 
 from dagopt.model.topology import ExecutorResources
 from dagopt.spark.concurrency import LOCAL_CLUSTER
-from dagopt.spark.devices import RESOURCE
+from dagopt.spark.executors import DRIVER, live_executors
 
 BarrierFunction = Callable[[Any, str], Any]
 """Called with a payload, and the host of the first task."""
@@ -35,24 +35,16 @@ def executors_of(context: Any) -> list[ExecutorResources]:
 
     In ``local-cluster`` each counts as a host of its own, since all run on one.
     """
-    summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
     is_local = LOCAL_CLUSTER.fullmatch(str(context.master)) is not None
-    found = []
-    for index in range(summaries.size()):
-        summary = summaries.apply(index)
-        held = summary.resources().get(RESOURCE)
-        # One that is about to register has no address yet.
-        name = str(summary.hostPort()).rpartition(":")[0]
-        if summary.id() == "driver" or not held.isDefined() or not name:
-            continue
-        found.append(
-            ExecutorResources(
-                executor=summary.id(),
-                host=f"{name}/{summary.id()}" if is_local else name,
-                addresses=tuple(str(one) for one in held.get().addresses()),
-            )
+    return [
+        ExecutorResources(
+            executor=each.executor,
+            host=f"{each.host}/{each.executor}" if is_local else each.host,
+            addresses=each.addresses,
         )
-    return found
+        for each in live_executors(context)
+        if each.executor != DRIVER and each.addresses and each.host
+    ]
 
 
 def num_expected(context: Any) -> int:
@@ -142,7 +134,7 @@ def _placed(context: Any, payloads: Sequence[tuple[str, Any]]) -> Any:
 
     jvm, scala_context = context._jvm, context._jsc.sc()  # noqa: SLF001  no other door
     serializer = CPickleSerializer()
-    hosts = _spark_hosts(context)
+    hosts = {each.executor: each.host for each in live_executors(context)}
     rows = jvm.java.util.ArrayList()
     for executor, payload in payloads:
         places = jvm.java.util.ArrayList()
@@ -152,10 +144,3 @@ def _placed(context: Any, payloads: Sequence[tuple[str, Any]]) -> Any:
     tags = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$")
     placed = scala_context.makeRDD(jvm.PythonUtils.toSeq(rows), tags.AnyRef())
     return RDD(placed.toJavaRDD(), context, serializer)
-
-
-def _spark_hosts(context: Any) -> dict[str, str]:
-    """Host of each executor, as Spark calls it in locations."""
-    summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
-    each = [summaries.apply(index) for index in range(summaries.size())]
-    return {str(one.id()): str(one.hostPort()).rpartition(":")[0] for one in each}

@@ -16,6 +16,7 @@ from typing import Any
 from dagopt.errors import InputError
 from dagopt.spark.concurrency import LOCAL_CLUSTER, is_local_mode
 from dagopt.spark.devices import RESOURCE
+from dagopt.spark.executors import live_executors
 from dagopt.spark.profiles import java_profile, spark_memory_bytes
 
 
@@ -72,16 +73,13 @@ def slots_now(context: Any, profile: Any) -> Slots:
     own = profile is not None and bool(profile.executorResources)
     wanted = int(java_profile(context, profile).id()) if own else 0
     hosts: dict[str, list[int]] = {}
-    summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
-    for index in range(summaries.size()):
-        one = summaries.apply(index)
-        if one.totalCores() and one.resourceProfileId() == wanted:  # not a driver without tasks
-            count = int(one.totalCores() / cpus)
+    for one in live_executors(context):
+        if one.cores and one.profile_id == wanted:  # not a driver without tasks
+            count = int(one.cores / cpus)
             if held:
-                resource = one.resources().get(RESOURCE)
-                gpus = len(resource.get().addresses()) if resource.isDefined() else 0
+                gpus = len(one.addresses)
                 count = min(count, int(gpus // held) if held >= 1 else gpus * int(1 / held))
-            hosts.setdefault(str(one.hostPort()).rpartition(":")[0], []).append(count)
+            hosts.setdefault(one.host, []).append(count)
     total = sum(map(sum, hosts.values()))
     most = max(hosts.values(), key=sum, default=[1])
     by_demand = conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true"

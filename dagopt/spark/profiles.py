@@ -19,6 +19,7 @@ from dagopt.errors import InfeasibleError, InputError
 from dagopt.spark.concurrency import LOCAL_CLUSTER, is_local_mode, takes_whole_cpus
 from dagopt.spark.conf import PREFIX, value_of
 from dagopt.spark.devices import RESOURCE
+from dagopt.spark.executors import DRIVER, live_executors
 from dagopt.spark.launch import PLUGIN
 from dagopt.units import format_bytes, parse_bytes
 
@@ -256,21 +257,15 @@ def _context() -> Any:
 
 def _live_executors(context: Any, conf: Mapping[str, str], factor: int) -> list[ExecutorSize]:
     """What the executors that run now have; the driver is none of them."""
-    summaries = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  no other door
-    sizes = []
-    for index in range(summaries.size()):
-        summary = summaries.apply(index)
-        if summary.id() == "driver":
-            continue
-        held = summary.resources().get(RESOURCE)
-        sizes.append(
-            ExecutorSize(
-                gpus=float(len(held.get().addresses())) if held.isDefined() else 0.0,
-                cores=summary.totalCores() / factor,
-                memory_bytes=_memory_bytes(conf),
-            )
+    return [
+        ExecutorSize(
+            gpus=float(len(each.addresses)),
+            cores=each.cores / factor,
+            memory_bytes=_memory_bytes(conf),
         )
-    return sizes
+        for each in live_executors(context)
+        if each.executor != DRIVER
+    ]
 
 
 def _build(request: GpuRequest, cpus: float) -> ResourceProfile:

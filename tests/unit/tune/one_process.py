@@ -30,6 +30,7 @@ def executor(host: str, cores: int, gpus: int | None = None) -> Any:
     addresses = SimpleNamespace(addresses=lambda: [str(n) for n in range(gpus or 0)])
     option = SimpleNamespace(isDefined=lambda: gpus is not None, get=lambda: addresses)
     return SimpleNamespace(
+        id=lambda: "0",
         totalCores=lambda: cores,
         resourceProfileId=lambda: 0,
         resources=lambda: SimpleNamespace(get=lambda _: option),
