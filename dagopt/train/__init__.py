@@ -8,7 +8,7 @@
         scheduler.submit(TrainJob(name="digits", training=Digits(), num_iterations=2000,
                                   global_batch=256))
         scheduler.wait()
-        scheduler.result("digits").losses
+        scheduler.status("digits").losses
 
 Needs the extra ``train``, and dagopt in the Python of the executors too.
 """

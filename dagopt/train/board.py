@@ -2,8 +2,9 @@
 
 A phase comes to its boundary when a plan gives its job other accelerators, and after some intervals in any
 case. There a job gives all its accelerators back, and gets those of the newest plan as soon as nobody
-else is on them; so no accelerator is in two phases, which every launch checks. A plan is made when jobs come or end, when executors do, when a job ran for the first time on so
-many accelerators, and once an interval.
+else is on them; so no accelerator is in two phases, which every launch checks. A plan is made when jobs
+come or end, when executors do, when a job ran for the first time on so many accelerators, and once an
+interval.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Protocol
 
 from dagopt.cost.step_time import StepTime, prior
 from dagopt.errors import InfeasibleError, InputError
-from dagopt.model.assignment import Places, assign
+from dagopt.model.assignment import assign
 from dagopt.model.topology import ExecutorResources, Link, Topology, topology_of_executors
-from dagopt.model.training import ClusterView, JobView, Placement, Plan, check_plan, placement_of
+from dagopt.model.training import ClusterView, JobView, Plan, check_plan, placement_of
 from dagopt.train.job import TrainJob
-from dagopt.train.records import JobStatus, Move, PhaseRun, Record, Slot, Status
+from dagopt.train.records import JobStatus, Move, PhaseRun, Record, Slot, Status, shape_of
 from dagopt.train.worker import PhaseOutcome
 
 _FIRST_PHASE = 0.25
@@ -171,7 +172,7 @@ class Board:
         record.losses += first.losses
         record.state = first.state
         record.num_lost = 0
-        if record.measure(first, len({slot.executor for slot in slots}), len(slots)):
+        if record.measure(first, slots):
             self._planned_s = None
         if len(record.losses) >= record.job.num_iterations:
             self._end(record, "done", "")
@@ -231,8 +232,7 @@ class Board:
     # Private methods
 
     def _launch(self, record: Record, slots: tuple[Slot, ...], now_s: float) -> Launch:
-        shape = (len({slot.executor for slot in slots}), len(slots))
-        intervals = _LONGEST_PHASE if shape in record.samples else _FIRST_PHASE
+        intervals = _LONGEST_PHASE if shape_of(slots) in record.samples else _FIRST_PHASE
         record.phase_s = self._interval_s * intervals
         record.asked_s = None
         record.slots, record.began_s, record.status = slots, now_s, "running"
@@ -297,7 +297,11 @@ class Board:
             interval_s=self._interval_s,
         )
         views = [
-            record.view(placement(held.get(name, ())), self._prior(record), now_s)
+            record.view(
+                placement_of(Counter(host for host, _ in held.get(name, ()))),
+                self._prior(record),
+                now_s,
+            )
             for name, record in self.records.items()
             if not record.is_over
         ]
@@ -328,8 +332,3 @@ class Board:
         given = [slot for record in self.records.values() for slot in record.slots]
         if len(set(given)) != len(given):
             raise AssertionError("an accelerator is given twice")
-
-
-def placement(places: Places) -> Placement:
-    """How many of each host."""
-    return placement_of(Counter(host for host, _ in places))

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -130,8 +131,7 @@ def samples(job: TrainJob, iteration: int) -> NDArray[np.int64]:
     count, first = int(job.training.num_examples), iteration * job.global_batch
     last = first + job.global_batch
     passes = [
-        np.random.default_rng((job.seed, number)).permutation(count)
-        for number in range(first // count, (last - 1) // count + 1)
+        _order(job.seed, number, count) for number in range(first // count, (last - 1) // count + 1)
     ]
     start = first - first // count * count
     return np.concatenate(passes)[start : start + job.global_batch]
@@ -142,3 +142,9 @@ def micro_batches(job: TrainJob, iteration: int, rank: int, size: int) -> list[N
     parts = np.array_split(samples(job, iteration), job.num_micro_batches)
     first, last = (job.num_micro_batches * at // size for at in (rank, rank + 1))
     return parts[first:last]
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, number: int, count: int) -> NDArray[np.int64]:
+    """Of all examples in a pass; iterations of a pass follow one another, and may begin the next."""
+    return np.random.default_rng((seed, number)).permutation(count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +25,11 @@ class Slot:
 
     executor: str
     place: int
+
+
+def shape_of(slots: Collection[Slot]) -> tuple[int, int]:
+    """Hosts and accelerators of slots, by which steps are measured: each executor counts as a host."""
+    return len({slot.executor for slot in slots}), len(slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +129,9 @@ class Record:
         end_s = self.began_s + self.phase_s
         return end_s if self.asked_s is None else min(end_s, self.asked_s)
 
-    def measure(self, outcome: PhaseOutcome, num_hosts: int, num_replicas: int) -> bool:
+    def measure(self, outcome: PhaseOutcome, slots: Collection[Slot]) -> bool:
         """Learn from a phase; whether it was the first on so many accelerators and hosts."""
+        num_hosts, num_replicas = shape_of(slots)
         step_s = statistics.median(outcome.step_s)
         sync_s = min(statistics.median(outcome.sync_s), 0.99 * step_s)
         if num_replicas == 1:
@@ -158,8 +165,7 @@ class Record:
             self.fitted = fit_steps(list(self.samples.values()), known=prior).row()
         batch = self.job.global_batch
         at_work_s = max(0.0, now_s - self.began_s) if self.slots else 0.0
-        shape = (len({slot.executor for slot in self.slots}), len(self.slots))
-        step_s = self.steps_s.get(shape, 0.0)
+        step_s = self.steps_s.get(shape_of(self.slots), 0.0)
         # A phase that runs tells nothing before its boundary.
         ahead = at_work_s / step_s if step_s > 0 else 0.0
         done = min(len(self.losses) + ahead, self.job.num_iterations - 1.0)
