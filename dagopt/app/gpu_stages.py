@@ -101,8 +101,9 @@ def gpu_advice(
         or stage.num_tasks < 1
     ):
         return GpuStageAdvice(held_s=held_s, other_s=other_s, form="", time_ratio=1.0, reason="")
+    pipeline = GpuPipeline(num_partitions=stage.num_tasks, costs=costs)
     decision = choose_form(
-        GpuPipeline(num_partitions=stage.num_tasks, costs=costs),
+        pipeline,
         slots,
         rereading(rates, stage.num_tasks * costs.input_bytes / slots.num_hosts),
         BoundarySettings(),
@@ -113,16 +114,8 @@ def gpu_advice(
     whole_s = max(fused_s, split.elapsed_s / slots.gpu_tasks)
     error_s = 0.0
     if decision.form != "fused":
-        free_s = min(
-            form.elapsed_s
-            for form in choose_form(
-                GpuPipeline(num_partitions=stage.num_tasks, costs=costs),
-                slots,
-                _FREE,
-                BoundarySettings(),
-            ).considered
-        )
-        error_s = max(0.0, predicted_s - free_s)
+        free = choose_form(pipeline, slots, _FREE, BoundarySettings())
+        error_s = max(0.0, predicted_s - min(form.elapsed_s for form in free.considered))
     return GpuStageAdvice(
         held_s=held_s,
         other_s=other_s,

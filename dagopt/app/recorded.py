@@ -112,11 +112,12 @@ def recorded(trace: ApplicationTrace, slots_per_core: int = 1) -> Recorded:
     used.sort(key=lambda pair: (pair[0].submitted_s, pair[0].stage_id, pair[0].attempt))
     start_s = trace.start_s if math.isfinite(trace.start_s) else used[0][0].submitted_s
     start_s = min(start_s, used[0][0].submitted_s)
-    io_s = _io_s(used, len(trace.host_names))
+    waits = [_waits(stage, rows) for stage, rows in used]
+    io_s = _io_s(used, waits, len(trace.host_names))
     readings = {
         place: reading
         for place, (stage, rows) in enumerate(used)
-        if (reading := source_reading(trace, stage, rows, _waits(stage, rows), io_s[place]))
+        if (reading := source_reading(trace, stage, rows, waits[place], io_s[place]))
     }
     link_io_s = [
         np.array(readings[place].io_s) if place in readings and readings[place].is_likely else own_s
@@ -177,9 +178,12 @@ def _waits(stage: StageTrace, rows: NDArray[np.int64]) -> tuple[Column, Column]:
     return stage.tasks.launch_s[rows] + _launch_s(stage, rows), _wait_s(stage, rows)
 
 
-def _io_s(used: list[tuple[StageTrace, NDArray[np.int64]]], num_hosts: int) -> list[Column]:
+def _io_s(
+    used: list[tuple[StageTrace, NDArray[np.int64]]],
+    waits: list[tuple[Column, Column]],
+    num_hosts: int,
+) -> list[Column]:
     """Of each stage's attempts, the seconds that its reading takes alone on the link of its host."""
-    waits = [_waits(stage, rows) for stage, rows in used]
     return alone_s(
         [begin for begin, _ in waits],
         [wait for _, wait in waits],

@@ -91,12 +91,12 @@ def split_log(log: Path, targets: dict[str, Path]) -> None:
     those of stages of other jobs whose map outputs the group's stages read.
     """
     lines = log.read_text(encoding="utf-8").splitlines()
-    maps_of = _maps_of(lines, targets)
+    events = [json.loads(line) for line in lines]
+    maps_of = _maps_of(events, targets)
     group_of_stage: dict[int, str] = {}
     group_of_job: dict[int, str] = {}
     group_of_sql: dict[int, str] = {}
-    for line in lines:
-        event = json.loads(line)
+    for event in events:
         if event["Event"] == "SparkListenerJobStart":
             group_of_job[event["Job ID"]] = _group(event)
             sql = event.get("Properties", {}).get("spark.sql.execution.id")
@@ -105,8 +105,7 @@ def split_log(log: Path, targets: dict[str, Path]) -> None:
         elif event["Event"] == "SparkListenerStageSubmitted":
             group_of_stage[event["Stage Info"]["Stage ID"]] = _group(event)
     kept: dict[str, list[str]] = {group: [] for group in targets}
-    for line in lines:
-        event = json.loads(line)
+    for line, event in zip(lines, events, strict=True):
         stage = event.get("Stage ID", event.get("Stage Info", {}).get("Stage ID"))
         if "Job ID" in event:
             groups: Iterable[str] = [group_of_job.get(event["Job ID"], "")]
@@ -124,12 +123,12 @@ def split_log(log: Path, targets: dict[str, Path]) -> None:
         target.write_text("".join(f"{line}\n" for line in kept[group]), encoding="utf-8")
 
 
-def _maps_of(lines: list[str], groups: Iterable[str]) -> dict[int, set[str]]:
+def _maps_of(events: Iterable[dict[str, Any]], groups: Iterable[str]) -> dict[int, set[str]]:
     """Of each stage that wrote map output in a job of none of the groups, those that compute its RDDs."""
     rdds_of: dict[str, set[int]] = {group: set() for group in groups}
     stages: dict[int, tuple[str, set[int]]] = {}
     wrote: set[int] = set()
-    for event in map(json.loads, lines):
+    for event in events:
         if event["Event"] == "SparkListenerJobStart" and _group(event) in rdds_of:
             for info in event.get("Stage Infos", ()):
                 rdds_of[_group(event)] |= _rdds(info)
