@@ -63,7 +63,8 @@ class EqualSplit:
 def session(directory: Path) -> Iterator[Any]:
     """A Spark session on a local cluster with fake accelerators."""
     import pyspark
-    from pyspark.sql import SparkSession
+
+    from jobs.local_session import local_session
 
     # Executors are started with these.
     os.environ |= {
@@ -73,27 +74,17 @@ def session(directory: Path) -> Iterator[Any]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(REPOSITORY),
     }
-    builder = SparkSession.builder.master(f"local-cluster[{NUM_EXECUTORS},{NUM_GPUS},640]")
-    for key, value in {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+    conf = {
         "spark.executor.memory": "512m",
         "spark.executor.cores": str(NUM_GPUS),
         "spark.executor.extraJavaOptions": QUICK_START,
         "spark.executorEnv.PYTHONPATH": str(REPOSITORY),
         "spark.python.daemon.module": "dagopt.train.daemon",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory / "scratch"),
         **fake_gpus(directory, NUM_GPUS),
-    }.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
+    }
+    with local_session(f"local-cluster[{NUM_EXECUTORS},{NUM_GPUS},640]", conf) as spark:
         yield spark
-    finally:
-        spark.stop()
 
 
 def run(mode: str, spark: Any, jobs: Sequence[Arrival]) -> Shared:

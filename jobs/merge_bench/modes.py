@@ -85,25 +85,15 @@ def optuna_threads() -> Iterator[Run]:
 @contextmanager
 def session() -> Iterator[Any]:
     """A Spark session with one executor and its cores."""
-    from pyspark.sql import SparkSession
+    from jobs.local_session import local_session
 
     with tempfile.TemporaryDirectory(prefix="merge-", ignore_cleanup_errors=True) as scratch:
-        builder = SparkSession.builder.master(f"local-cluster[1,{NUM_CORES},1024]")
-        for key, value in {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
+        conf = {
             "spark.local.dir": scratch,
             "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
-        }.items():
-            builder = builder.config(key, value)
-        spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
+        }
+        with local_session(f"local-cluster[1,{NUM_CORES},1024]", conf) as spark:
             yield spark
-        finally:
-            spark.stop()
 
 
 @contextmanager
