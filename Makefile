@@ -27,7 +27,7 @@ CORPUS ?= eventlogs
 TRACES ?= traces
 PYTEST_ARGS ?=
 
-.PHONY: help venv java jar jars test check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean bench-merge bench-cluster bench-train
+.PHONY: help venv java jar jars test test-slow check test-matrix test-corpus demo bench-overlap bench-planner bench-gpu bench-advise bench-predictions wheel clean bench-merge bench-cluster bench-train
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,10 @@ jars: $(INSTALLED) java  ## Compile the plugin for every Spark line of MATRIX
 	done
 
 test: jar  ## Run the tests that fit in 25 minutes
-	$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(PY) -m pytest -m "not slow and not soak" $(PYTEST_ARGS)
+
+test-slow: jar $(INSTALLED_TORCH)  ## Run the tests of emulated clusters, and those that need torch (10 minutes)
+	$(PY) -m pytest -m "(slow or torch) and not soak" $(PYTEST_ARGS)
 
 check: $(INSTALLED)  ## Run ruff, mypy, import-linter and the checks of the configuration files
 	$(PY) -m ruff check .

@@ -33,7 +33,11 @@ try:
 except ClusterError as error:
     UNABLE = str(error)
 
-pytestmark = [pytest.mark.net, pytest.mark.skipif(bool(UNABLE), reason=UNABLE)]
+pytestmark = [
+    pytest.mark.net,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(UNABLE), reason=UNABLE),
+]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import RunSparkScript
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 NUM_STAGES = int(os.environ.get("NUM_STAGES", "10000"))
 WARM_STAGES = max(1000, NUM_STAGES // 10)

@@ -13,6 +13,8 @@ from tests.conftest import ROOT, run_spark
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch"),
 ]
 

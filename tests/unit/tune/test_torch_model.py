@@ -13,6 +13,7 @@ from dagopt.tune.engine import run_group
 from dagopt.tune.phase import GroupOutcome, GroupWork, TrialWork
 from dagopt.tune.torch_model import TorchModel
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 RANDOM = np.random.default_rng(0)
