@@ -89,13 +89,13 @@ def slots_now(context: Any, profile: Any) -> Slots:
     return Slots(
         total=max(1, total),
         on_a_host=max(1, sum(most)),
-        heap_bytes=len(most) * _heap_bytes(context),
+        heap_bytes=len(most) * _heap_bytes(str(context.master), conf),
     )
 
 
-def _heap_bytes(context: Any) -> int:
-    role = "driver" if is_local_mode(str(context.master)) else "executor"
-    return spark_memory_bytes(context.getConf().get(f"spark.{role}.memory", "1g"))
+def _heap_bytes(master: str, conf: Any) -> int:
+    role = "driver" if is_local_mode(master) else "executor"
+    return spark_memory_bytes(conf.get(f"spark.{role}.memory", "1g"))
 
 
 def run_tasks(

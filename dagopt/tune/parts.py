@@ -145,10 +145,11 @@ class StackPart:
     def finish(self, width: dict[str, int]) -> None:
         """Hand losses, times and states to the trials."""
         losses = to_host(self._xp.stack(self._losses), self._xp)
-        count = len(self._singles)
+        # One list for all: it is pickled once.
+        times_s = [time_s / len(self._singles) for time_s in self._times_s]
         for index, single in enumerate(self._singles):
             single.outcome.losses = losses[:, index].tolist()
-            single.outcome.times_s = [time_s / count for time_s in self._times_s]
+            single.outcome.times_s = times_s
             single.outcome.stacked = True
             single.state = self._stack.state(index)
         if self._search.is_known:

@@ -54,7 +54,7 @@ class Pace:
                 1, math.ceil(10 * overhead_s / iteration_s), math.ceil(self.max_iterations / 20)
             )
         merged_before = any(one.mode != "watch" for one in records.phases)
-        if not merged_before and left * iteration_s * _FIRST_FRACTION > 2 * overhead_s:
+        if not merged_before and left * iteration_s * _FIRST_FRACTION > 4 * overhead_s:
             return math.ceil(left * _FIRST_FRACTION)
         return max(1, math.ceil(_PHASE_S / iteration_s))
 

@@ -6,11 +6,11 @@ killed one knew at its last boundary.
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from dagopt.cost.footprint import corrected
 from dagopt.model.trial import Candidate, Footprint, IterationMetrics, Mode, TrialGroup
@@ -278,9 +278,11 @@ class Records:
     ) -> None:
         merged = len(work.trials) > 1 and not work.watch
         first = record.position + 1
-        bad = next((at for at, loss in enumerate(outcome.losses) if not math.isfinite(loss)), None)
-        losses = outcome.losses if bad is None else outcome.losses[: bad + 1]
-        if bad is not None:
+        finite = np.isfinite(outcome.losses)
+        losses = outcome.losses
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            losses = losses[: bad + 1]
             record.error = f"loss is {losses[bad]} in iteration {first + bad}"
         record.losses += losses
         record.spans.append(
@@ -294,10 +296,10 @@ class Records:
             return
         if outcome.stacked:
             record.verified = True
-            record.stacked_step_s = statistics.median(outcome.times_s)
+            record.stacked_step_s = float(np.median(outcome.times_s))
             return
         # Measuring memory takes time, and a phase that watches ends with iterations that do not.
-        record.step_s = min(outcome.times_s) if work.watch else statistics.median(outcome.times_s)
+        record.step_s = min(outcome.times_s) if work.watch else float(np.median(outcome.times_s))
         record.peaks_bytes = (record.peaks_bytes + outcome.peaks_bytes)[-PEAKS:]
         self._measured_footprint(record, outcome)
 

@@ -15,7 +15,7 @@ from typing import Any
 from dagopt.policy.merging.packing import Capacity
 from dagopt.spark.concurrency import is_local_mode
 from dagopt.spark.devices import array_module
-from dagopt.spark.phases import gpus_held, run_tasks, slots_now
+from dagopt.spark.phases import gpus_held, is_on_this_host, run_tasks, slots_now
 
 _LEAST_FRACTION = 0.1
 """Share of an executor's memory that its JVM leaves at least: Spark's own smallest overhead."""
@@ -53,7 +53,7 @@ class Room:
 
     def measure(self) -> None:
         """Look at a task's memory; executors, those of a profile too, are there after that task."""
-        if self._profile is None and is_local_mode(str(self._context.master)):
+        if self._profile is None and self._is_seen_here():
             self._memory = seen_memory(None)
         else:
             told = "dagopt tune: memory of a slot"
@@ -67,6 +67,13 @@ class Room:
             headroom_fraction=self._headroom_fraction,
             num_slots=slots.total,
         )
+
+    def _is_seen_here(self) -> bool:
+        """Whether a task has this machine's memory, and no limit of its own."""
+        if is_local_mode(str(self._context.master)):
+            return True
+        limit = self._context.getConf().get("spark.executor.pyspark.memory")
+        return limit is None and is_on_this_host(self._context)
 
     def _slot_bytes(self, on_a_host: int, heap_bytes: int) -> int:
         assert self._memory is not None  # it was measured  # noqa: S101
