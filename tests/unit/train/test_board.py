@@ -145,6 +145,11 @@ def test_bad_requests_are_one_error() -> None:
     cluster.submit(job("one"), 0.0)
     with pytest.raises(InputError, match="job one is there already"):
         cluster.submit(job("one"), 0.0)
+    # Together with others nothing is taken that would be refused alone.
+    for refused in (job("one"), job("two"), job("three", max_accelerators=3)):
+        with pytest.raises((InputError, InfeasibleError)):
+            cluster.check([job("two"), refused])
+    cluster.check([job("two"), job("three", max_accelerators=2)])
     with pytest.raises(InputError, match="there is no job two; there are one"):
         cluster.cancel("two")
 
