@@ -107,15 +107,22 @@ class Board:
             InputError: there is one of that name.
             InfeasibleError: it asks for more accelerators than there are.
         """
-        if job.name in self.records:
-            raise InputError(f"job {job.name} is there already")
-        if job.max_accelerators is not None and job.max_accelerators > self.num_accelerators:
-            raise InfeasibleError(
-                f"job {job.name} asks for {job.max_accelerators} accelerators, the cluster has"
-                f" {self.num_accelerators}"
-            )
+        self.check([job])
         self.records[job.name] = Record(job=job, arrived_s=now_s)
         self._planned_s = None
+
+    def check(self, jobs: Sequence[TrainJob]) -> None:
+        """Whether jobs can be submitted together; raises what :meth:`submit` does."""
+        names = set(self.records)
+        for job in jobs:
+            if job.name in names:
+                raise InputError(f"job {job.name} is there already")
+            names.add(job.name)
+            if job.max_accelerators is not None and job.max_accelerators > self.num_accelerators:
+                raise InfeasibleError(
+                    f"job {job.name} asks for {job.max_accelerators} accelerators, the cluster has"
+                    f" {self.num_accelerators}"
+                )
 
     def launches(self, now_s: float) -> list[Launch]:
         """The phases that begin now."""

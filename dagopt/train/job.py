@@ -75,9 +75,10 @@ class TrainJob:
     num_micro_batches: int = 12
     """Parts of the global batch; 12 can be shared evenly by 1, 2, 3, 4, 6 and 12 accelerators."""
     max_accelerators: int | None = None
-    """Most that it may get; default: as many as it has micro-batches, and the cluster accelerators."""
+    """Most that it may get; default: as many as it has micro-batches, and the cluster accelerators. The
+    cluster must have so many when the job is handed in; later it makes do with what is left."""
     seed: int = 0
-    """Of the order of samples, and handed to ``init``."""
+    """Of the order of samples, and handed to ``init``; at least 0."""
     deadline_s: float = 600.0
     """Seconds after a boundary was due, at the latest four intervals after the phase's launch, in which
     the phase must come to it; else it is stopped, and begun again."""
@@ -90,7 +91,7 @@ class TrainJob:
         least = {"num_iterations": 1, "global_batch": 1, "num_micro_batches": 1}
         if self.max_accelerators is not None:
             least["max_accelerators"] = 1
-        for name, lowest in {**least, "max_restarts": 0}.items():
+        for name, lowest in {**least, "max_restarts": 0, "seed": 0}.items():
             value = getattr(self, name)
             if not isinstance(value, int) or value < lowest:
                 raise InputError(

@@ -130,25 +130,26 @@ class Scheduler:
         self._broken: BaseException | None = None
         self._watched_s = 0.0
         self._thread = start_thread(self._run, "dagopt-train")
+        if self._spool is not None:
+            self._spool.start(self)
 
     # For users
 
-    def submit(self, job: TrainJob) -> None:
-        """Hand in a job; it begins as soon as it gets accelerators.
+    def submit(self, *jobs: TrainJob) -> None:
+        """Hand in jobs, all or none; each begins as soon as it gets accelerators.
 
         Raises:
             InputError: there is one of that name, or it cannot be pickled.
             InfeasibleError: it asks for more accelerators than there are.
         """
-        store = Store(f"{self._path}/{job.name}")
-        try:
-            content = dumps((job, store.path))
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
-            raise InputError(f"job {job.name} cannot be pickled: {error}") from error
+        stores = [Store(f"{self._path}/{job.name}") for job in jobs]
+        contents = [_pickled(job, store) for job, store in zip(jobs, stores, strict=True)]
         with self._lock:
-            self._board.submit(job, time.monotonic())
-            self._stores[job.name] = store
-            self._workers[job.name] = Worker(broadcast=self._context.broadcast(content))
+            self._board.check(jobs)
+            workers = [Worker(broadcast=self._context.broadcast(one)) for one in contents]
+            for job, store, worker in zip(jobs, stores, workers, strict=True):
+                self._board.submit(job, time.monotonic())
+                self._stores[job.name], self._workers[job.name] = store, worker
 
     def jobs(self) -> list[JobStatus]:
         """All jobs, in the order in which they came."""
@@ -234,13 +235,12 @@ class Scheduler:
 
     def stop(self) -> None:
         """Stop what runs."""
+        self._close_spool()
         with self._lock:
             self._stops = True
             for name in list(self._phases):
                 self._stop_phase(name, "the scheduler was stopped")
         self._thread.join()
-        if self._spool is not None:
-            self._spool.close()
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
 
@@ -280,13 +280,17 @@ class Scheduler:
                         self._take(name)
                     self._watch()
                     if not self._stops:
-                        self._answer()
                         self._launch()
                     self._lock.notify_all()
         except BaseException as error:
             logger.exception("dagopt: the scheduler of training jobs has stopped")
             self._broken = error
+            self._close_spool()
             raise
+
+    def _close_spool(self) -> None:
+        if self._spool is not None:
+            self._spool.close()
 
     def _launch(self) -> None:
         launches = self._board.launches(time.monotonic())
@@ -380,9 +384,12 @@ class Scheduler:
             elif len(tasks.executors) == len(wanted) and list(tasks.executors) != wanted:
                 self._stop_phase(name, "its accelerators were taken")
 
-    def _answer(self) -> None:
-        if self._spool is not None:
-            self._spool.answer(self)
+
+def _pickled(job: TrainJob, store: Store) -> bytes:
+    try:
+        return dumps((job, store.path))
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise InputError(f"job {job.name} cannot be pickled: {error}") from error
 
 
 def _cause(error: Exception) -> str:

@@ -91,6 +91,10 @@ def test_jobs_are_handed_in_listed_and_cancelled_from_the_command_line(
     found = scenarios["commands"]
     assert found["submit"] == [0, "submitted tiny\n", ""]
     assert found["again"] == [2, "", "dagopt: job tiny is there already\n"]
+    # Of a file's jobs none is there if one is refused; its end is not the application's.
+    assert found["half"] == found["again"]
+    assert found["exits"][0] == 2
+    assert 'job.py", line 2, in <module>: SystemExit: 1' in found["exits"][2]
     assert [code for code, _, _ in (found["nobody"], found["unknown"])] == [2, 2]
     assert "is not there" in found["nobody"][2]
     assert "there is no job nothing; there are endless, tiny" in found["unknown"][2]
@@ -111,6 +115,7 @@ def test_jobs_are_handed_in_listed_and_cancelled_from_the_command_line(
         ("large", "InfeasibleError: job large asks for 9 accelerators, the cluster has 4"),
         ("pickle", "InputError: job locked cannot be pickled"),
         ("open", "InputError: spool '"),
+        ("second", "InputError: spool '"),
     ],
 )
 def test_bad_input_is_one_clear_error(scenarios: dict[str, Any], case: str, told: str) -> None:

@@ -207,6 +207,11 @@ def commands(spark: Any) -> dict[str, Any]:
         scheduler.submit(endless)
         found["submit"] = run("submit", str(file))
         found["again"] = run("submit", str(file))
+        file.write_text("\n".join([*lines[:-1], lines[-1].replace("tiny", "half"), lines[-1]]))
+        found["half"] = run("submit", str(file))
+        file.write_text("import sys\nsys.exit(1)")
+        found["exits"] = run("submit", str(file))
+        found["second"] = error_of(lambda: Scheduler(spark, spool=spool))
         while scheduler.status("tiny").status != "done":
             time.sleep(0.1)
         found["logs"] = run("logs", "tiny")

@@ -121,6 +121,23 @@ def test_a_job_on_executors_that_went_goes_on_with_what_is_left() -> None:
     assert cluster.record("one").shown().status == "running"
 
 
+def test_a_job_that_asked_for_more_than_is_left_runs_on_that_and_waits_for_the_first() -> None:
+    cluster, now_s = board("a", "b"), 0.0
+    cluster.submit(job("one", 100_000, max_accelerators=4), now_s)
+    cluster.set_executors(executors("a"))
+    for size in (1, 2, 2):
+        (launch,) = cluster.launches(now_s)
+        assert len(launch.slots) == size
+        now_s += launch.phase_s
+        cluster.reached("one", outcomes(launch, now_s), now_s)
+    cluster.set_executors([])
+    assert cluster.launches(now_s) == []
+    assert cluster.record("one").shown().status == "waiting"
+    cluster.set_executors(executors("c"))
+    (launch,) = cluster.launches(now_s)
+    assert {slot.executor for slot in launch.slots} == {"c"}
+
+
 def test_bad_requests_are_one_error() -> None:
     cluster = board("a")
     with pytest.raises(InfeasibleError, match="asks for 3 accelerators, the cluster has 2"):
@@ -128,6 +145,11 @@ def test_bad_requests_are_one_error() -> None:
     cluster.submit(job("one"), 0.0)
     with pytest.raises(InputError, match="job one is there already"):
         cluster.submit(job("one"), 0.0)
+    # Together with others nothing is taken that would be refused alone.
+    for refused in (job("one"), job("two"), job("three", max_accelerators=3)):
+        with pytest.raises((InputError, InfeasibleError)):
+            cluster.check([job("two"), refused])
+    cluster.check([job("two"), job("three", max_accelerators=2)])
     with pytest.raises(InputError, match="there is no job two; there are one"):
         cluster.cancel("two")
 

@@ -174,6 +174,8 @@ def test_what_one_rank_raises_ends_the_phase_of_all(tmp_path: Any) -> None:
         ({"global_batch": 3}, "num_micro_batches is 4, more than the 3 examples"),
         ({"max_accelerators": 5}, "max_accelerators is 5, must be <= num_micro_batches"),
         ({"deadline_s": 0.0}, "deadline_s is 0.0"),
+        ({"seed": -1}, "seed is -1, must be a whole number >= 0"),
+        ({"seed": 1.5}, "seed is 1.5, must be a whole number >= 0"),
         ({"training": object()}, "training object has no method init"),
     ],
 )
