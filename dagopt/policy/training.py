@@ -102,6 +102,11 @@ def _worth(
     known = np.array([view.coefficients is not None for view in jobs])
     size_s = np.where(known, remaining / found.share_per_s, 0.0)
     alone_s = np.maximum((remaining + progress) / found.share_per_s, 1.0)
+    if objective == "fairness":
+        # Of whom nothing is known yet is taken to be short: else it would never come to run.
+        short_s = _STEADY_INTERVALS * cluster.interval_s
+        size_s = np.where(known, size_s, short_s)
+        alone_s = np.where(known, alone_s, short_s)
     weight = weights(objective, size_s, power=found.power, age_s=age_s, alone_s=alone_s)
     weight = weight / found.share_per_s
     lasts_s = (age_s + _STEADY_INTERVALS * cluster.interval_s) / (restarts + 1)

@@ -29,6 +29,9 @@ class Regrouping:
 
     threshold: float = 0.0
     """Jobs of a smaller metric are not moved together."""
+    least_ratio: float = 3.0
+    """What a plan must gain for each second that it costs, >= 1. The gain is predicted until the jobs' ends, and
+    most jobs are moved again before theirs."""
     metric: Metric = accelerator_seconds
     most_rounds: int = 8
     """Plans carried out at one moment."""
@@ -60,7 +63,7 @@ def best_plan(
     now_s: float,
     settings: Regrouping,
 ) -> RegroupingPlan | None:
-    """The plan with the most benefit after costs, or None where no plan has any."""
+    """The plan with the most benefit after costs, or None where no plan has enough."""
     ordered = queue(
         [spread_of(views[job_id], plan[job_id], cluster) for job_id in sorted(plan)],
         settings.metric,
@@ -70,7 +73,10 @@ def best_plan(
     for candidate in regrouping_plans(
         views, cluster, plan, now_s, ordered, chosen[: settings.most_selected]
     ):
-        if candidate.net_s > 0 and (best is None or candidate.net_s > best.net_s):
+        pays = (
+            candidate.net_s > 0 and candidate.benefit_s >= settings.least_ratio * candidate.cost_s
+        )
+        if pays and (best is None or candidate.net_s > best.net_s):
             best = candidate
     return best
 

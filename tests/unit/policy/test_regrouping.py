@@ -93,6 +93,15 @@ def test_nothing_is_moved_where_it_costs_more_than_it_gains() -> None:
     assert regroup(list(jobs.values()), TWO, EXAMPLE, 0.0, Regrouping()) == EXAMPLE
 
 
+@pytest.mark.parametrize(("seconds", "ratio"), [(120.0, 48 / 17), (130.0, 52 / 17)])
+def test_a_plan_must_gain_several_times_what_it_costs(seconds: float, ratio: float) -> None:
+    jobs = example(seconds, seconds)
+    best = best_plan(jobs, TWO, EXAMPLE, 0.0, Regrouping(least_ratio=1.0))
+    assert best is not None
+    assert best.benefit_s / best.cost_s == pytest.approx(ratio)
+    assert (best_plan(jobs, TWO, EXAMPLE, 0.0, Regrouping()) is None) == (ratio < 3)
+
+
 def test_several_plans_are_made_and_the_one_with_most_left_over_is_taken() -> None:
     plan: Plan = {"a": ((0, 1), (1, 1)), "b": ((2, 2),), "c": ((0, 2),)}
     views = {

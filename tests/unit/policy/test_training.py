@@ -66,6 +66,13 @@ def test_what_a_job_leaves_since_it_is_not_together_goes_to_one_that_waits() -> 
     }  # fmt: skip
 
 
+def test_by_fairness_a_job_that_nothing_is_known_of_comes_to_run() -> None:
+    """Whoever holds the accelerators is late, but not by as much as one that never ran."""
+    late = [view(f"a{at}", ((at, 1),), remaining=1e6, age_s=1e5, most=1) for at in range(2)]
+    new = view("new", truth=None, most_replicas=0, age_s=4000.0, arrival_s=1e5)
+    assert "new" in Scheduler(objective="fairness").plan([*late, new], cluster(1, 1), 0.0)
+
+
 def test_a_single_job_gets_what_it_can_use() -> None:
     plan = Scheduler().plan([view("a", ((0, 2),), most_replicas=2, remaining=1e5)], cluster(4), 0.0)
     assert num_held(plan["a"]) == 4
