@@ -9,6 +9,7 @@ interval.
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -21,8 +22,10 @@ from dagopt.model.assignment import assign
 from dagopt.model.topology import ExecutorResources, Link, Topology, topology_of_executors
 from dagopt.model.training import ClusterView, JobView, Plan, check_plan, placement_of
 from dagopt.train.job import TrainJob
-from dagopt.train.records import JobStatus, Move, PhaseRun, Record, Slot, Status, shape_of
+from dagopt.train.records import JobStatus, Move, PhaseRun, Record, Slot, Status, Stay, shape_of
 from dagopt.train.worker import PhaseOutcome
+
+logger = logging.getLogger(__name__)
 
 _FIRST_PHASE = 0.25
 """Intervals of a job's first phase on so many accelerators: it shows how fast the job is there."""
@@ -32,6 +35,9 @@ _LONGEST_PHASE = 4.0
 
 _FIRST_RESTART_S = 1.0
 """Seconds that a restart is taken to cost before one was measured."""
+
+_MOST_TAKEN = 20
+"""Phases in a row that may be lost for reasons that have nothing to do with the job."""
 
 _NUM_RECENT = 20
 """Phases whose overhead counts."""
@@ -73,6 +79,7 @@ class Board:
         self.records: dict[str, Record] = {}
         self.runs: list[PhaseRun] = []
         self.moves: list[Move] = []
+        self.stays: list[Stay] = []
         self.topology: Topology | None = None
         self._policy = policy
         self._interval_s = interval_s
@@ -94,11 +101,19 @@ class Board:
         if found == self._hosts:
             return
         local, network = self._links
-        self.topology = (
-            topology_of_executors(executors, local=local, network=network) if found else None
-        )
+        try:
+            self.topology = topology_of_executors(executors, local=local, network=network)
+        except InputError as error:
+            logger.warning("dagopt: no topology: %s", error)
+            self.topology = None
         self._hosts = found
         self._planned_s = None
+        if not found:
+            self.topology = None
+            logger.warning("dagopt: no executor with an accelerator is there, training jobs wait")
+            for record in self.records.values():
+                if not record.is_over:
+                    record.log.append("dagopt: waits for executors")
 
     def submit(self, job: TrainJob, now_s: float) -> None:
         """A job has come.
@@ -108,7 +123,9 @@ class Board:
             InfeasibleError: it asks for more accelerators than there are.
         """
         self.check([job])
-        self.records[job.name] = Record(job=job, arrived_s=now_s)
+        self.records[job.name] = record = Record(job=job, arrived_s=now_s)
+        if not self._hosts:
+            record.log.append("dagopt: waits for executors")
         self._planned_s = None
 
     def check(self, jobs: Sequence[TrainJob]) -> None:
@@ -129,13 +146,19 @@ class Board:
         if not self._hosts or all(record.is_over for record in self.records.values()):
             return []
         if self._planned_s is None or now_s - self._planned_s >= self._interval_s:
-            self._plan(now_s)
+            try:
+                self._plan(now_s)
+            except Exception:
+                # Jobs go on where they are, until the next plan.
+                logger.exception("dagopt: no new plan for the training jobs")
+            self._planned_s = now_s
         waiting = [one for one in self.records.values() if not one.is_over and not one.slots]
         busy = {slot for record in self.records.values() for slot in record.slots}
+        there = {slot for slots in self._hosts.values() for slot in slots}
         found = []
         for record in waiting:
             slots = self._targets.get(record.job.name, ())
-            if not slots or busy & set(slots):
+            if not slots or busy & set(slots) or not set(slots) <= there:
                 continue
             busy |= set(slots)
             found.append(self._launch(record, slots, now_s))
@@ -155,12 +178,16 @@ class Board:
         """A phase came to its boundary, or its job raised; outcomes in the order of ranks."""
         record = self.records[name]
         slots, launched_s = record.slots, record.began_s
-        self._free(record, now_s)
         first = outcomes[0]
+        errors = [one.error for one in outcomes if one.error]
+        lost = [one.lost for one in outcomes if one.lost]
+        if lost and not errors:
+            self.lost(name, lost[0], now_s)
+            return
+        self._free(record, now_s)
         record.log += first.output.splitlines()
         if record.is_over:
             return
-        errors = [one.error for one in outcomes if one.error]
         if errors or not first.losses:
             self._end(record, "failed", errors[0] if errors else "a phase made no iteration")
             return
@@ -178,23 +205,32 @@ class Board:
         self._note(record, run)
         record.losses += first.losses
         record.state = first.state
-        record.num_lost = 0
+        record.num_lost = record.num_taken = 0
         if record.measure(first, slots):
             self._planned_s = None
         if len(record.losses) >= record.job.num_iterations:
             self._end(record, "done", "")
 
-    def lost(self, name: str, why: str, now_s: float) -> None:
-        """A phase was lost, with what it did since its boundary: it begins again."""
+    def lost(self, name: str, why: str, now_s: float, *, is_taken: bool = False) -> None:
+        """A phase was lost, with what it did since its boundary: it begins again.
+
+        Args:
+            name: of its job.
+            why: for the user.
+            now_s: seconds.
+            is_taken: its tasks did not get its accelerators, for which the job can do nothing.
+        """
         record = self.records[name]
         self._free(record, now_s)
         if record.is_over:
             return
         record.num_restarts += 1
-        record.num_lost += 1
+        record.num_taken += is_taken
+        record.num_lost += not is_taken
         record.log.append(f"dagopt: back to iteration {len(record.losses)}: {why}")
-        if record.num_lost > record.job.max_restarts:
-            self._end(record, "failed", f"{why}, {record.num_lost} times in a row")
+        if record.num_lost > record.job.max_restarts or record.num_taken > _MOST_TAKEN:
+            times = record.num_taken if is_taken else record.num_lost
+            self._end(record, "failed", f"{why}, {times} times in a row")
 
     def cancel(self, name: str) -> None:
         """A job is to end; a phase that runs must be stopped by the caller.
@@ -205,6 +241,14 @@ class Board:
         record = self.record(name)
         if not record.is_over:
             self._end(record, "cancelled", "")
+
+    def close(self, status: Status, why: str, now_s: float) -> None:
+        """Nothing runs any more, and nothing will: jobs that are not over end so."""
+        for record in self.records.values():
+            if not record.is_over:
+                self._end(record, status, why)
+            if record.slots:
+                self._free(record, now_s)
 
     # What is known
 
@@ -244,6 +288,7 @@ class Board:
         record.asked_s = None
         record.slots, record.began_s, record.status = slots, now_s, "running"
         record.num_phases += 1
+        self.stays.append(Stay(job=record.job.name, slots=slots, from_s=now_s))
         done = len(record.losses)
         places = ", ".join(f"{slot.executor}:{slot.place}" for slot in slots)
         record.log.append(f"dagopt: phase {record.num_phases}, iteration {done}, on {places}")
@@ -257,6 +302,10 @@ class Board:
         )
 
     def _free(self, record: Record, now_s: float) -> None:
+        for stay in reversed(self.stays):
+            if stay.job == record.job.name:
+                stay.until_s = now_s
+                break
         record.attained_s += len(record.slots) * max(0.0, now_s - record.began_s)
         record.slots = ()
         if not record.is_over:
@@ -281,7 +330,7 @@ class Board:
                     iteration=run.first,
                     before=before.slots,
                     after=run.slots,
-                    lost_s=run.start_s - before.end_s,
+                    lost_s=max(0.0, run.start_s - before.end_s),
                 )
             )
 
@@ -320,7 +369,6 @@ class Board:
             for name, found in assign(plan, held, cluster.capacity).items()
             if found
         }
-        self._planned_s = now_s
 
     def _prior(self, record: Record) -> StepTime:
         """What sums cost where they were not measured: a ring over the links."""

@@ -52,6 +52,18 @@ class PhaseRun:
     """Seconds from its launch to its report in which it did not iterate."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Stay:
+    """A job on accelerators for a phase, also one that was lost; seconds on the scheduler's clock."""
+
+    job: str
+    slots: tuple[Slot, ...]
+    from_s: float
+    """When the phase was launched."""
+    until_s: float | None = None
+    """When its accelerators were free again; None while it runs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A job that went on elsewhere, or on another number of accelerators."""
@@ -111,6 +123,8 @@ class Record:
     num_restarts: int = 0
     num_lost: int = 0
     """Phases lost in a row."""
+    num_taken: int = 0
+    """Besides, phases in a row whose accelerators somebody else had."""
     attained_s: float = 0.0
     error: str = ""
     log: list[str] = field(default_factory=list)

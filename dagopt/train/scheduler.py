@@ -5,37 +5,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
-import queue
-import re
 import shutil
 import tempfile
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any
 
 from dagopt.errors import InfeasibleError, InputError
 from dagopt.model.topology import ExecutorResources, Link, Topology
 from dagopt.policy.training import Scheduler as TrainingPolicy
-from dagopt.spark.barrier import (
-    cancel,
-    executors_of,
-    num_expected,
-    run_barrier,
-    start_thread,
-    tasks_of,
-)
-from dagopt.spark.phases import context_of, dumps, is_on_this_host
+from dagopt.spark.barrier import executors_of, num_expected, start_thread
+from dagopt.spark.phases import context_of, is_on_this_host
 from dagopt.spark.profiles import gpu_profile
-from dagopt.train.board import Board, Launch, Policy
-from dagopt.train.collective import check_torch
+from dagopt.train.board import Board, Policy
+from dagopt.train.collective import check_installed
 from dagopt.train.job import TrainJob
-from dagopt.train.records import JobStatus, Move, PhaseRun
+from dagopt.train.phases import Phase, Phases
+from dagopt.train.records import JobStatus, Move, PhaseRun, Stay
 from dagopt.train.spool import Spool
-from dagopt.train.worker import PhaseOutcome, PhaseWork, Worker, stop_name
+from dagopt.train.worker import Worker, packed, stop_name
 from dagopt.tune.checkpoint import STATES, Store
 
 logger = logging.getLogger(__name__)
@@ -44,28 +34,16 @@ _POLL_S = 0.1
 _WATCH_S = 0.5
 """Seconds between looks at executors and stages."""
 
-_LOOK_S = 0.2
-"""Seconds between looks of a phase whether its boundary is asked for."""
+_MOST_FAILURES = 20
+"""Looks in a row that may fail before the scheduler gives up."""
 
 _START_S = 60.0
 """Seconds that executors have to come."""
 
-_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
-"""A line by which a Python traceback ends, or Java's begins."""
+_STOPPED = "the scheduler was stopped"
 
 LOCAL = Link(bandwidth_bytes_per_s=10e9, latency_s=10e-6, name="local")
 NETWORK = Link(bandwidth_bytes_per_s=1e9, latency_s=50e-6, name="network")
-
-
-@dataclass(slots=True)
-class _Phase:
-    """A phase that runs."""
-
-    launch: Launch
-    group: str
-    why: str = ""
-    """Why it was stopped."""
-    outcomes: list[PhaseOutcome] = field(default_factory=list)
 
 
 class Scheduler:
@@ -85,7 +63,8 @@ class Scheduler:
         network: link between hosts, likewise.
 
     Raises:
-        InputError: an argument is wrong, or torch is not installed.
+        InputError: an argument is wrong, torch or scipy is not installed, or Spark changes the number of
+            executors by demand.
         InfeasibleError: no executor has an accelerator.
     """
 
@@ -100,10 +79,16 @@ class Scheduler:
         local: Link = LOCAL,
         network: Link = NETWORK,
     ) -> None:
-        check_torch()
+        check_installed()
         if not 0 < interval_s < float("inf"):
             raise InputError(f"interval_s is {interval_s}, must be > 0")
         self._context = context_of(spark)
+        by_demand = self._context.getConf().get("spark.dynamicAllocation.enabled", "false")
+        if by_demand.lower() == "true":
+            raise InputError(
+                "spark.dynamicAllocation.enabled is true, must be false: Spark has no barrier stages"
+                " with it"
+            )
         if checkpoint is None and not is_on_this_host(self._context):
             raise InputError(
                 "checkpoint is missing: expected a folder that driver and executors share, such as"
@@ -115,7 +100,8 @@ class Scheduler:
                 f"{self._context.master} has no stage-level scheduling; local-cluster[1,4,2048] has"
             )
         self._board = Board(policy or TrainingPolicy(), interval_s, local=local, network=network)
-        self._board.set_executors(self._await_executors())
+        executors = self._await_executors()
+        self._board.set_executors(executors)
         self._spool = None if spool is None else Spool(spool)
         self._own = tempfile.mkdtemp(prefix="dagopt-train-") if checkpoint is None else None
         # Names in it repeat from one scheduler to the next.
@@ -123,12 +109,13 @@ class Scheduler:
         self._path = self._own or f"{str(checkpoint).rstrip('/')}/{folder}"
         self._stores: dict[str, Store] = {}
         self._workers: dict[str, Worker] = {}
-        self._phases: dict[str, _Phase] = {}
-        self._ended: queue.Queue[str] = queue.Queue()
+        self._phases = Phases(self._context, self._profile)
+        self._alive = {one.executor for one in executors}
         self._lock = threading.Condition()
         self._stops = False
         self._broken: BaseException | None = None
         self._watched_s = 0.0
+        self._num_failures = 0
         self._thread = start_thread(self._run, "dagopt-train")
         if self._spool is not None:
             self._spool.start(self)
@@ -141,10 +128,13 @@ class Scheduler:
         Raises:
             InputError: there is one of that name, or it cannot be pickled.
             InfeasibleError: it asks for more accelerators than there are.
+            RuntimeError: the scheduler has stopped.
         """
+        self._check_runs()
         stores = [Store(f"{self._path}/{job.name}") for job in jobs]
-        contents = [_pickled(job, store) for job, store in zip(jobs, stores, strict=True)]
+        contents = [_packed(job, store) for job, store in zip(jobs, stores, strict=True)]
         with self._lock:
+            self._check_runs()
             self._board.check(jobs)
             workers = [Worker(broadcast=self._context.broadcast(one)) for one in contents]
             for job, store, worker in zip(jobs, stores, workers, strict=True):
@@ -182,7 +172,7 @@ class Scheduler:
         """
         with self._lock:
             self._board.cancel(name)
-            self._stop_phase(name, "cancelled")
+            self._phases.stop(name, "cancelled")
             self._lock.notify_all()
 
     def state(self, name: str) -> Any:
@@ -191,12 +181,21 @@ class Scheduler:
         Raises:
             InputError: there is no job of that name.
         """
-        with self._lock:
-            file = self._board.record(name).state
-        return pickle.loads(self._stores[name].read(file)) if file else None  # noqa: S301  ours
+        file = self._state_of(name)
+        if not file:
+            return None
+        try:
+            content = self._stores[name].read(file)
+        except FileNotFoundError:  # a boundary has replaced it meanwhile
+            content = self._stores[name].read(self._state_of(name))
+        return pickle.loads(content)  # noqa: S301  ours
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until all jobs have ended; whether they have."""
+        """Wait until all jobs have ended; whether they have.
+
+        Raises:
+            RuntimeError: the scheduler has stopped by itself.
+        """
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
             while self._broken is None and any(
@@ -206,8 +205,7 @@ class Scheduler:
                 if left_s <= 0:
                     return False
                 self._lock.wait(left_s)
-        if self._broken is not None:
-            raise RuntimeError("the scheduler has stopped") from self._broken
+        self._check_whole()
         return True
 
     @property
@@ -223,24 +221,39 @@ class Scheduler:
             return list(self._board.moves)
 
     @property
+    def stays(self) -> list[Stay]:
+        """All phases, with the time for which each had its accelerators; lost ones too."""
+        with self._lock:
+            return list(self._board.stays)
+
+    @property
     def topology(self) -> Topology | None:
         """The accelerators that are there now, as executors show them; None without any."""
         with self._lock:
             return self._board.topology
 
     def serve(self) -> None:
-        """Wait for jobs from the spool, until Ctrl-C."""
-        while self._broken is None:
+        """Wait for jobs from the spool, until Ctrl-C.
+
+        Raises:
+            RuntimeError: the scheduler has stopped by itself.
+        """
+        while self._thread.is_alive():
             self._thread.join(_WATCH_S)
+        self._check_whole()
 
     def stop(self) -> None:
-        """Stop what runs."""
+        """Stop what runs; jobs that are not over count as cancelled."""
         self._close_spool()
         with self._lock:
             self._stops = True
-            for name in list(self._phases):
-                self._stop_phase(name, "the scheduler was stopped")
+            self._stop_phases(_STOPPED)
         self._thread.join()
+        with self._lock:
+            self._board.close("cancelled", _STOPPED, time.monotonic())
+            self._lock.notify_all()
+        for name, record in self._board.records.items():
+            self._keep(name, record.state if record.status == "done" else "")
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
 
@@ -261,7 +274,7 @@ class Scheduler:
     def _await_executors(self) -> list[ExecutorResources]:
         expected, until_s = num_expected(self._context), time.monotonic() + _START_S
         while True:
-            found = executors_of(self._context)
+            found = executors_of(self._context, self._profile)
             if len(found) >= expected or (time.monotonic() > until_s and found):
                 return found
             if time.monotonic() > until_s:
@@ -270,90 +283,52 @@ class Scheduler:
 
     def _run(self) -> None:
         try:
-            while not (self._stops and not self._phases):
-                try:
-                    name = self._ended.get(timeout=_POLL_S)
-                except queue.Empty:
-                    name = ""
+            while not (self._stops and not self._phases.running):
                 with self._lock:
-                    if name:
-                        self._take(name)
-                    self._watch()
-                    if not self._stops:
-                        self._launch()
+                    self._step()
                     self._lock.notify_all()
+                self._phases.wait(_POLL_S)
         except BaseException as error:
             logger.exception("dagopt: the scheduler of training jobs has stopped")
-            self._broken = error
+            with self._lock:
+                self._broken = error
+                self._stop_phases("the scheduler has stopped")
+                why = f"the scheduler has stopped: {error!r}"
+                self._board.close("failed", why, time.monotonic())
+                self._lock.notify_all()
             self._close_spool()
-            raise
 
-    def _close_spool(self) -> None:
-        if self._spool is not None:
-            self._spool.close()
+    def _step(self) -> None:
+        for phase in self._phases.ended(self._alive):
+            self._take(phase)
+        try:
+            self._watch()
+        except Exception:
+            self._num_failures += 1
+            if self._num_failures >= _MOST_FAILURES and not self._stops:
+                raise
+            logger.warning("dagopt: executors and phases cannot be looked at", exc_info=True)
+            return
+        if not self._stops:
+            self._launch()
 
     def _launch(self) -> None:
         launches = self._board.launches(time.monotonic())
         for name in self._board.stops(time.monotonic()):
             # If that fails, the phase comes to its boundary by itself, only later.
             with contextlib.suppress(OSError):
-                self._stores[name].write(stop_name(self._phases[name].launch.number), b"")
+                number = self._phases.running[name].launch.number
+                self._stores[name].write(stop_name(number), b"")
         for launch in launches:
-            name = launch.job.name
-            phase = _Phase(launch, f"dagopt-train-{name}-{launch.number}-{id(self):x}")
-            self._phases[name] = phase
-            start_thread(partial(self._phase, phase), phase.group)
+            self._phases.launch(launch, self._workers[launch.job.name])
 
-    def _phase(self, phase: _Phase) -> None:
-        """Runs in a thread of its own."""
-        launch = phase.launch
-        name = launch.job.name
-        payloads = [
-            (
-                slot.executor,
-                PhaseWork(
-                    rank=rank,
-                    size=len(launch.slots),
-                    number=launch.number,
-                    first=launch.first,
-                    phase_s=launch.phase_s,
-                    look_s=min(_LOOK_S, launch.phase_s),
-                    state=launch.state,
-                ),
-            )
-            for rank, slot in enumerate(launch.slots)
-        ]
-        told = f"training {name}, from iteration {launch.first} on {len(payloads)} accelerators"
-        try:
-            phase.outcomes = run_barrier(
-                self._context,
-                self._workers[name],
-                payloads,
-                self._profile,
-                group=phase.group,
-                told=told,
-            )
-        except Exception as error:  # noqa: BLE001  Spark raises what py4j, or a task, did
-            phase.why = phase.why or _cause(error)
-        finally:
-            self._ended.put(name)
-
-    def _take(self, name: str) -> None:
-        phase, now_s = self._phases.pop(name), time.monotonic()
+    def _take(self, phase: Phase) -> None:
+        name, now_s = phase.launch.job.name, time.monotonic()
         if phase.outcomes:
             self._board.reached(name, phase.outcomes, now_s)
-            record = self._board.record(name)
-            # What cannot be deleted now is at the next boundary.
-            with contextlib.suppress(OSError):
-                self._stores[name].keep(STATES, [record.state] if record.state else [])
         else:
-            self._board.lost(name, phase.why, now_s)
-
-    def _stop_phase(self, name: str, why: str) -> None:
-        phase = self._phases.get(name)
-        if phase is not None:
-            phase.why = phase.why or why
-            cancel(self._context, phase.group)
+            self._board.lost(name, phase.why, now_s, is_taken=phase.is_taken)
+        self._keep(name, self._board.record(name).state)
 
     def _watch(self) -> None:
         """Stop phases that cannot, or do not, come to their boundary."""
@@ -361,41 +336,43 @@ class Scheduler:
         if now_s - self._watched_s < _WATCH_S:
             return
         self._watched_s = now_s
-        executors = executors_of(self._context)
+        executors = executors_of(self._context, self._profile)
         self._board.set_executors(executors)
-        alive = {one.executor for one in executors}
+        self._alive = {one.executor for one in executors}
         for name in self._board.overdue(now_s):
-            self._stop_phase(name, "no boundary within its deadline")
-        for name, phase in self._phases.items():
-            if phase.why:
-                # Its stage may not have been there when it was stopped.
-                self._stop_phase(name, phase.why)
-                continue
-            wanted = sorted(slot.executor for slot in phase.launch.slots)
-            gone = sorted(set(wanted) - alive)
-            if gone:
-                self._stop_phase(name, f"executor {gone[0]} was lost")
-                continue
-            tasks = tasks_of(self._context, phase.group)
-            if tasks is None:
-                continue
-            if tasks.attempt > 0:
-                self._stop_phase(name, "a task was lost")
-            elif len(tasks.executors) == len(wanted) and list(tasks.executors) != wanted:
-                self._stop_phase(name, "its accelerators were taken")
+            self._phases.stop(name, "no boundary within its deadline")
+        self._phases.watch(self._alive)
+        self._num_failures = 0
+
+    def _stop_phases(self, why: str) -> None:
+        for name in list(self._phases.running):
+            self._phases.stop(name, why)
+
+    def _keep(self, name: str, state: str) -> None:
+        """Delete a job's files but its state; what cannot be deleted now is at the next boundary."""
+        with contextlib.suppress(OSError):
+            self._stores[name].keep(STATES, [state] if state else [])
+
+    def _close_spool(self) -> None:
+        if self._spool is not None:
+            self._spool.close()
+
+    def _state_of(self, name: str) -> str:
+        with self._lock:
+            return self._board.record(name).state
+
+    def _check_whole(self) -> None:
+        if self._broken is not None:
+            raise RuntimeError("the scheduler has stopped") from self._broken
+
+    def _check_runs(self) -> None:
+        self._check_whole()
+        if self._stops:
+            raise RuntimeError(_STOPPED)
 
 
-def _pickled(job: TrainJob, store: Store) -> bytes:
+def _packed(job: TrainJob, store: Store) -> bytes:
     try:
-        return dumps((job, store.path))
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        return packed(job, store.path)
+    except Exception as error:
         raise InputError(f"job {job.name} cannot be pickled: {error}") from error
-
-
-def _cause(error: Exception) -> str:
-    """The line of Spark's error that says most: what Python raised in the task, or the first one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if _RAISED.match(line) and not line.endswith("call last):")]
-    told = [line for line in told if not line.startswith(("org.", "java."))] or told
-    # py4j's own first line only says which method was called.
-    return (told or lines[1:] or lines or [type(error).__name__])[0].lstrip(": ")

@@ -11,7 +11,7 @@ import io
 import pickle
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,8 @@ class PhaseOutcome:
     """What the training printed, of rank 0."""
     error: str = ""
     """The traceback of what it raised."""
+    lost: str = ""
+    """What the storage said, where it did not give the state, or take it: no fault of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +81,33 @@ class Worker:
     """Called in tasks, each with the work of its rank."""
 
     broadcast: Any
-    """Spark's broadcast of a pickled job and the path of its store."""
+    """Spark's broadcast of what :func:`packed` gives."""
 
-    def __call__(self, work: PhaseWork, host: str) -> PhaseOutcome:
+    def __call__(self, work: PhaseWork, hosts: Sequence[str]) -> PhaseOutcome:
         """Run the phase."""
-        job, path = pickle.loads(self.broadcast.value)  # noqa: S301  ours
+        content, path, wait_s = pickle.loads(self.broadcast.value)  # noqa: S301  ours
         store = Store(path)
-        name = _name(work.number, "rendezvous")
-        group = Group(work.rank, work.size, host, store, name, job.deadline_s)
+        job, error = None, ""
         try:
+            job = pickle.loads(content)  # noqa: S301  ours
+        except BaseException:  # noqa: BLE001  runs the user's imports
+            error = traceback.format_exc()
+        group = Group(work.rank, work.size, hosts, store, _name(work.number, "rendezvous"), wait_s)
+        try:
+            if job is None:
+                return _refuse(work, group, error)
             with freed_memory_kept(), one_thread():
                 return run_phase(job, work, group, store)
         finally:
             group.close()
+
+
+def packed(job: TrainJob, path: str) -> bytes:
+    """A job for its workers, with the path of its store.
+
+    The job is a pickle in a pickle: a rank that cannot read it must tell the others all the same.
+    """
+    return pickle.dumps((dumps(job), path, job.deadline_s))
 
 
 def run_phase(
@@ -100,8 +116,17 @@ def run_phase(
     group: Group,
     store: Store,
     clock: Callable[[], float] = time.time,
+    timer: Callable[[], float] = time.perf_counter,
 ) -> PhaseOutcome:
     """Run the phase of one rank in this process.
+
+    Args:
+        job: the job.
+        work: what this rank gets.
+        group: all ranks.
+        store: of the job's files.
+        clock: epoch seconds; it may be set back meanwhile.
+        timer: seconds that never fall.
 
     Raises:
         CommunicationError: another rank went away.
@@ -111,21 +136,18 @@ def run_phase(
     state: Any = None
     with contextlib.redirect_stdout(printed):
         try:
-            state = _load(job, work, store)
-        except Exception:  # noqa: BLE001  the user's code may raise anything
+            state = _load(job, work, store, outcome)
+        except BaseException:  # noqa: BLE001  the user's code may raise anything
             outcome.error = traceback.format_exc()
         outcome.start_s = outcome.end_s = clock()
-        ending = _Ending(work, store, outcome.start_s)
+        began_s = timer()
+        ending = _Ending(work, store, began_s)
         for iteration in range(work.first, job.num_iterations):
-            if not _iterate(job, state, iteration, group, outcome, ending, clock):
+            if not _iterate(job, state, iteration, group, outcome, ending, timer):
                 break
+        outcome.end_s = outcome.start_s + ending.done_s - began_s
         if work.rank == 0 and outcome.losses and not outcome.error:
-            name = _name(work.number, task_attempt())
-            try:
-                store.write(name, dumps(state))
-                outcome.state = name
-            except (TypeError, pickle.PicklingError):
-                outcome.error = traceback.format_exc()
+            _save(state, _name(work.number, task_attempt()), store, outcome)
     outcome.output = printed.getvalue()[-_MOST_OUTPUT:] if work.rank == 0 else ""
     return outcome
 
@@ -149,6 +171,8 @@ class _Ending:
         self._work, self._store = work, store
         self._end_s = start_s + work.phase_s
         self._looked_s = start_s
+        self.done_s = start_s
+        """When the last iteration was done."""
 
     def is_near(self, now_s: float) -> bool:
         if self._work.rank != 0:
@@ -158,16 +182,42 @@ class _Ending:
         if now_s - self._looked_s < self._work.look_s:
             return False
         self._looked_s = now_s
-        with contextlib.suppress(FileNotFoundError):
+        # Storage that does not answer asks for nothing.
+        with contextlib.suppress(OSError):
             self._store.read(stop_name(self._work.number))
             return True
         return False
 
 
-def _load(job: TrainJob, work: PhaseWork, store: Store) -> Any:
+def _refuse(work: PhaseWork, group: Group, error: str) -> PhaseOutcome:
+    """Tell the other ranks, in their first sum, that there is nothing to do."""
+    group.sum(np.array([0.0, 1.0, 0.0]))
+    return PhaseOutcome(rank=work.rank, address=task_address() or "", error=error)
+
+
+def _load(job: TrainJob, work: PhaseWork, store: Store, outcome: PhaseOutcome) -> Any:
     if not work.state:
         return job.training.init(job.seed)
-    return pickle.loads(store.read(work.state))  # noqa: S301  ours
+    try:
+        content = store.read(work.state)
+    except OSError as error:
+        outcome.lost = f"its state cannot be read: {error}"
+        return None
+    return pickle.loads(content)  # noqa: S301  ours
+
+
+def _save(state: Any, name: str, store: Store, outcome: PhaseOutcome) -> None:
+    try:
+        content = dumps(state)
+    except BaseException:  # noqa: BLE001  the user's objects may raise anything
+        outcome.error = traceback.format_exc()
+        return
+    try:
+        store.write(name, content)
+    except OSError as error:
+        outcome.lost = f"its state cannot be written: {error}"
+    else:
+        outcome.state = name
 
 
 def _iterate(
@@ -177,33 +227,33 @@ def _iterate(
     group: Group,
     outcome: PhaseOutcome,
     ending: _Ending,
-    clock: Callable[[], float],
+    timer: Callable[[], float],
 ) -> bool:
     """One iteration; whether another one follows."""
-    began_s = clock()
+    began_s = timer()
     loss, shape, total = 0.0, None, None
     try:
-        if not outcome.error:
+        if not (outcome.error or outcome.lost):
             loss, shape, total = _accumulate(job, state, iteration, group)
-    except Exception:  # noqa: BLE001  the user's code may raise anything
+    except BaseException:  # noqa: BLE001  the user's code may raise anything
         outcome.error = traceback.format_exc()
-    computed_s = clock()
+    computed_s = timer()
     is_over = ending.is_near(computed_s)
-    told = np.array([loss, bool(outcome.error), is_over], dtype=np.float64)
+    told = np.array([loss, bool(outcome.error or outcome.lost), is_over], dtype=np.float64)
     group.sum(told)
     if told[1] > 0 or total is None:
         return False
     group.sum(total)
-    summed_s = clock()
+    summed_s = timer()
     try:
         total /= job.global_batch
         job.training.update(state, _split(shape, total), iteration)
-    except Exception:  # noqa: BLE001  the user's code may raise anything
+    except BaseException:  # noqa: BLE001  the user's code may raise anything
         outcome.error = traceback.format_exc()
         return iteration + 1 < job.num_iterations and told[2] == 0
-    outcome.end_s = clock()
+    ending.done_s = timer()
     outcome.losses.append(float(told[0]) / job.global_batch)
-    outcome.step_s.append(outcome.end_s - began_s)
+    outcome.step_s.append(ending.done_s - began_s)
     outcome.sync_s.append(summed_s - computed_s)
     outcome.gradient_bytes = total.nbytes
     return bool(told[2] == 0)

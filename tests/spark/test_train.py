@@ -43,7 +43,7 @@ def test_resized_jobs_have_the_losses_of_runs_that_nothing_interrupted(
     scenarios: dict[str, Any],
 ) -> None:
     found = scenarios["shared"]
-    for name, iterations in (("long", 150), ("short", 60)):
+    for name, iterations in (("long", 300), ("short", 60)):
         assert (found[name]["status"], found[name]["iteration"]) == ("done", iterations)
         assert found[name]["losses"] <= 1e-4
         assert found[name]["restarts"] == 0
@@ -55,7 +55,13 @@ def test_resized_jobs_have_the_losses_of_runs_that_nothing_interrupted(
 
 @pytest.mark.parametrize("scenario", ["shared", "hangs", "killed"])
 def test_no_accelerator_is_in_two_phases_at_once(scenarios: dict[str, Any], scenario: str) -> None:
-    assert scenarios[scenario]["overlaps"] == 0
+    found = scenarios[scenario]
+    assert found["overlaps"] == 0
+    lost = sum(
+        one["restarts"] for one in found.values() if isinstance(one, dict) and "restarts" in one
+    )
+    assert found["lost"] == lost
+    assert (lost > 0) == (scenario != "shared")
 
 
 def test_a_job_that_raises_fails_alone_with_its_own_traceback(scenarios: dict[str, Any]) -> None:
@@ -122,10 +128,22 @@ def test_bad_input_is_one_clear_error(scenarios: dict[str, Any], case: str, told
     assert scenarios["commands"][case].startswith(told)
 
 
+def test_jobs_of_a_stopped_scheduler_or_application_end(
+    scenarios: dict[str, Any],
+) -> None:
+    found = scenarios["left"]
+    assert (found["status"], found["error"]) == ("cancelled", "the scheduler was stopped")
+    assert found["waited"]
+    assert found["files"] == 0
+    # What is begun when the application ends fails.
+    assert scenarios["ended"]["status"] in ("cancelled", "failed")
+    assert scenarios["ended"]["waited"]
+
+
 def test_without_torch_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     from dagopt.errors import InputError
     from dagopt.train import Scheduler
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"needs torch: pip install 'dagopt\[train\]'"):
+    with pytest.raises(InputError, match=r"needs torch, scipy: pip install 'dagopt\[train\]'"):
         Scheduler(None)

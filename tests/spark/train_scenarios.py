@@ -131,13 +131,16 @@ def summary(scheduler: Scheduler, *jobs: TrainJob) -> dict[str, Any]:
             "losses": worst_error(status.losses, alone(one)[: status.iteration]),
         }
     stays = sorted(
-        (slot.executor, address, run.start_s, run.end_s)
-        for run in scheduler.runs
-        for slot, address in zip(run.slots, run.addresses, strict=True)
+        (slot.executor, slot.place, stay.from_s, stay.until_s or float("inf"))
+        for stay in scheduler.stays
+        for slot in stay.slots
     )
     found["overlaps"] = sum(
         one[:2] == other[:2] and other[2] < one[3] for one, other in itertools.pairwise(stays)
     )
+    names = {one.name for one in jobs}
+    reached = sum(run.job in names for run in scheduler.runs)
+    found["lost"] = sum(stay.job in names for stay in scheduler.stays) - reached
     found["sizes"] = {
         one.name: sorted({len(run.slots) for run in scheduler.runs if run.job == one.name})
         for one in jobs
@@ -148,7 +151,7 @@ def summary(scheduler: Scheduler, *jobs: TrainJob) -> dict[str, Any]:
 
 def shared(spark: Any) -> dict[str, Any]:
     """Two jobs that are resized, and one that raises between them."""
-    jobs = [job("long", Model(), 150), job("short", Model(), 60), job("raising", Raising())]
+    jobs = [job("long", Model(), 300), job("short", Model(), 60), job("raising", Raising())]
     with Scheduler(spark, interval_s=1.0) as scheduler:
         scheduler.submit(jobs[0])
         time.sleep(3)
@@ -245,13 +248,45 @@ def killed(spark: Any) -> dict[str, Any]:
         return {**summary(scheduler, *jobs), "flag": (WORK / "killed").exists()}
 
 
+def waiting(scheduler: Scheduler, then: Any) -> dict[str, Any]:
+    """What a job is like, and a thread that waits for it, when its scheduler stops."""
+    scheduler.submit(job("endless", Model(), 10**6))
+    while not scheduler.runs:
+        time.sleep(0.1)
+
+    def wait() -> None:
+        with contextlib.suppress(RuntimeError):
+            scheduler.wait()
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    then()
+    scheduler.stop()
+    waiter.join(60)
+    status = scheduler.status("endless")
+    return {"status": status.status, "error": status.error, "waited": not waiter.is_alive()}
+
+
+def left(spark: Any) -> dict[str, Any]:
+    """A scheduler that is stopped with a job that runs."""
+    folder = WORK / "checkpoint"
+    found = waiting(Scheduler(spark, interval_s=1.0, checkpoint=str(folder)), lambda: None)
+    return {**found, "files": sum(one.is_file() for one in folder.rglob("*"))}
+
+
+def ended(spark: Any) -> dict[str, Any]:
+    """An application that ends before its scheduler."""
+    return waiting(Scheduler(spark, interval_s=1.0), spark.stop)
+
+
 def main() -> None:
     spark = SparkSession.builder.getOrCreate()
-    for scenario in (shared, hangs, commands, killed):
+    # Executors import torch; where that takes long, a scheduler takes restarts for too costly to grow.
+    spark.sparkContext.parallelize(range(4), 4).map(lambda _: time.sleep(1)).collect()
+    for scenario in (shared, hangs, commands, left, killed, ended):
         began_s = time.monotonic()
         print(json.dumps({scenario.__name__: scenario(spark)}), flush=True)
         print(f"{scenario.__name__}: {time.monotonic() - began_s:.1f} s", file=sys.stderr)
-    spark.stop()
 
 
 if __name__ == "__main__":

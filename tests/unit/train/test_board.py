@@ -138,6 +138,69 @@ def test_a_job_that_asked_for_more_than_is_left_runs_on_that_and_waits_for_the_f
     assert {slot.executor for slot in launch.slots} == {"c"}
 
 
+def test_storage_that_fails_costs_a_phase_and_not_the_job() -> None:
+    cluster = board("a")
+    cluster.submit(job("one", max_restarts=1), 0.0)
+    (launch,) = cluster.launches(0.0)
+    found = outcomes(launch, 5.0)
+    found[0].lost = "its state cannot be read: timeout"
+    cluster.reached("one", found, 5.0)
+    status = cluster.record("one").shown()
+    assert (status.status, status.num_restarts, status.iteration) == ("waiting", 1, 0)
+    assert "back to iteration 0: its state cannot be read: timeout" in cluster.record("one").log[-1]
+    cluster.launches(6.0)
+    cluster.reached("one", found, 7.0)
+    assert cluster.record("one").error == "its state cannot be read: timeout, 2 times in a row"
+
+
+def test_accelerators_that_were_taken_count_less_but_not_for_ever() -> None:
+    cluster = board("a")
+    cluster.submit(job("one", max_restarts=0), 0.0)
+    for at in range(21):
+        assert not cluster.record("one").is_over
+        assert len(cluster.launches(float(at))) == 1
+        cluster.lost("one", "its accelerators were taken", float(at), is_taken=True)
+    assert cluster.record("one").error == "its accelerators were taken, 21 times in a row"
+
+
+def test_a_plan_that_fails_keeps_the_targets(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        fails = False
+
+        def plan(self, *given: Any) -> Any:
+            return {"nobody": ((0, 99),)} if self.fails else Scheduler().plan(*given)
+
+    policy, link = Failing(), Link(bandwidth_bytes_per_s=1e9)
+    cluster = Board(policy, INTERVAL_S, local=link, network=link)
+    cluster.set_executors(executors("a", "b"))
+    cluster.submit(job("one"), 0.0)
+    (launch,) = cluster.launches(0.0)
+    policy.fails = True
+    cluster.reached("one", outcomes(launch, 5.0), 5.0)
+    (again,) = cluster.launches(5.0)
+    assert again.slots == launch.slots
+    assert "no new plan" in caplog.text
+    # A target on an executor that is gone is no place to go on.
+    cluster.set_executors(executors(*{"a", "b"} - {launch.slots[0].executor}))
+    cluster.lost("one", "gone", 6.0)
+    assert cluster.launches(6.0) == []
+    policy.fails = False
+    assert len(cluster.launches(6.0 + INTERVAL_S)) == 1
+
+
+def test_without_executors_jobs_say_that_they_wait(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = board("a")
+    cluster.submit(job("one"), 0.0)
+    for _ in range(3):
+        cluster.set_executors([])
+    assert caplog.text.count("no executor with an accelerator is there") == 1
+    assert cluster.record("one").log == ["dagopt: waits for executors"]
+    assert cluster.topology is None
+    cluster.submit(job("two"), 1.0)
+    assert cluster.record("two").log == ["dagopt: waits for executors"]
+    assert cluster.launches(2.0) == []
+
+
 def test_bad_requests_are_one_error() -> None:
     cluster = board("a")
     with pytest.raises(InfeasibleError, match="asks for 3 accelerators, the cluster has 2"):
@@ -198,6 +261,7 @@ def test_no_accelerator_is_given_twice_or_leaked(seed: int) -> None:
         launch = running.pop(name)
         cluster.reached(name, outcomes(launch, now_s), now_s)
     assert all(record.is_over and not record.slots for record in cluster.records.values())
+    assert all(stay.until_s is not None for stay in cluster.stays)
     assert all(
         status.iteration == status.num_iterations
         for status in cluster.jobs()

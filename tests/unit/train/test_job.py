@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pickle
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,15 @@ import pytest
 from dagopt.errors import InputError
 from dagopt.train.collective import Group
 from dagopt.train.job import TrainJob, micro_batches, samples
-from dagopt.train.worker import PhaseOutcome, PhaseWork, run_phase, stop_name
+from dagopt.train.worker import (
+    PhaseOutcome,
+    PhaseWork,
+    Worker,
+    _refuse,
+    packed,
+    run_phase,
+    stop_name,
+)
 from dagopt.tune.checkpoint import Store
 
 
@@ -164,6 +175,105 @@ def test_what_one_rank_raises_ends_the_phase_of_all(tmp_path: Any) -> None:
     (raised,) = phase(job(training=Linear(raises_at=5)), store, 1, 1, (0, ""), 1e9)
     assert len(raised.losses) == 5
     assert "no more after 5" in raised.error
+
+
+class Broken(Store):
+    """Storage that gives or takes no state."""
+
+    def read(self, _: str) -> bytes:
+        raise OSError("timeout")
+
+    def write(self, *_: Any) -> None:
+        raise OSError("quota")
+
+
+def test_storage_that_fails_is_no_error_of_the_job(tmp_path: Any) -> None:
+    store = Broken(str(tmp_path))
+    for outcome in phase(job(), store, 2, 1, (5, "states/there"), 1e9):
+        assert (outcome.error, outcome.losses) == ("", [])
+        assert outcome.lost == "its state cannot be read: timeout"
+    # It is no request for a boundary either.
+    first, second = phase(job(), store, 2, 0, (0, ""), 1e9)
+    assert len(first.losses) == len(second.losses) == 30
+    assert (first.error, first.state) == ("", "")
+    assert first.lost == "its state cannot be written: quota"
+
+
+class Odd:
+    """A state that cannot be pickled."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __reduce__(self) -> Any:
+        raise self.error("no pickle")
+
+
+@pytest.mark.parametrize("error", [AttributeError, RecursionError, ValueError, SystemExit])
+def test_a_state_that_cannot_be_pickled_fails_its_job(
+    tmp_path: Any, error: type[BaseException]
+) -> None:
+    class Training(Linear):
+        def init(self, seed: int) -> dict[str, Any]:
+            return {**super().init(seed), "odd": Odd(error)}
+
+    (outcome,) = phase(job(training=Training()), Store(str(tmp_path)), 1, 0, (0, ""), 1e9)
+    assert f"{error.__name__}: no pickle" in outcome.error
+    assert (outcome.state, outcome.lost) == ("", "")
+
+
+@pytest.mark.parametrize("where", ["init", "gradients", "update"])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_job_that_leaves_python_fails_with_its_traceback(
+    tmp_path: Any, where: str, error: type[BaseException]
+) -> None:
+    training = Linear()
+
+    def leave(*_: Any) -> Any:
+        raise error("out")
+
+    setattr(training, where, leave)
+    for outcome in phase(job(training=training), Store(str(tmp_path)), 2, 0, (0, ""), 1e9):
+        assert "in leave" in outcome.error
+
+
+def test_a_job_that_one_rank_cannot_read_ends_for_all(tmp_path: Any) -> None:
+    """A module that is missing on a host, say."""
+    content = packed(job(), str(tmp_path))
+    inner, path, wait_s = pickle.loads(content)  # noqa: S301  ours
+    assert (pickle.loads(inner).name, wait_s) == ("line", 600.0)  # noqa: S301  ours
+    worker = Worker(broadcast=SimpleNamespace(value=pickle.dumps((b"nonsense", path, wait_s))))
+    work = PhaseWork(rank=0, size=1, number=0, first=0, phase_s=1.0, look_s=1.0, state="")
+    outcome = worker(work, ["localhost"])
+    assert outcome.error.startswith("Traceback")
+    assert "UnpicklingError" in outcome.error
+    threads, found = Threads(2), {}
+
+    def refuse() -> None:
+        found[0] = _refuse(work, threads.group(0), "ImportError")
+
+    def run() -> None:
+        other = replace(work, rank=1, size=2)
+        found[1] = run_phase(job(), other, threads.group(1), Store(path))
+
+    members = [threading.Thread(target=each) for each in (refuse, run)]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join()
+    assert (found[0].error, found[1].error) == ("ImportError", "")
+    assert found[1].losses == []
+
+
+def test_a_clock_that_is_set_back_changes_no_duration(tmp_path: Any) -> None:
+    epoch_s = iter(range(10**6, 0, -1))
+    work = PhaseWork(rank=0, size=1, number=0, first=0, phase_s=1e9, look_s=1e9, state="")
+    outcome = run_phase(
+        job(), work, Threads(1).group(0), Store(str(tmp_path)), clock=lambda: float(next(epoch_s))
+    )
+    assert min(outcome.step_s) > 0
+    assert min(outcome.sync_s) >= 0
+    assert outcome.end_s >= outcome.start_s
 
 
 @pytest.mark.parametrize(
