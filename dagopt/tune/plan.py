@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from dagopt.model.trial import TrialGroup
+from dagopt.model.trial import Candidate, TrialGroup
 from dagopt.policy.merging.packing import Capacity
 from dagopt.policy.merging.regroup import regroup
 from dagopt.tune.phase import GroupWork
@@ -21,6 +22,9 @@ _PHASE_S: Final = 30.0
 
 _OVERHEAD_S: Final = 0.2
 """Prior for what a boundary costs: planning, files, and a Spark job."""
+
+_NOISE: Final = 0.3
+"""Share of a step time by which measurements of equal trials differ."""
 
 _FIRST_FRACTION: Final = 0.1
 """Share of the iterations in the first merged phase: what it measures balances the others."""
@@ -89,11 +93,29 @@ def plan_phase(
         ], []
     steps = pace.phase_iterations(records, capacity.num_slots)
     lengths = {one.number: min(steps, pace.max_iterations - one.position) for one in running}
-    candidates = [records.candidate(one, lengths[one.number]) for one in running]
+    candidates = evened([records.candidate(one, lengths[one.number]) for one in running])
     groups = regroup(candidates, capacity, boundary).groups
     return [
         _work(records, number, phase, group, lengths) for number, group in enumerate(groups)
     ], list(groups)
+
+
+def evened(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, those of one model type and data set with the median of their step times.
+
+    Few iterations were watched, so equal trials differ by noise, and groups made of them in length. Who
+    is further off than noise keeps its own time.
+    """
+    alike: dict[tuple[str, str], list[float]] = {}
+    for one in candidates:
+        alike.setdefault((one.model_type, one.dataset), []).append(one.step_s)
+    medians = {kind: statistics.median(times_s) for kind, times_s in alike.items()}
+    found = []
+    for one in candidates:
+        median_s = medians[one.model_type, one.dataset]
+        is_noise = abs(one.step_s - median_s) <= _NOISE * median_s
+        found.append(replace(one, step_s=median_s) if is_noise else one)
+    return found
 
 
 def _work(
