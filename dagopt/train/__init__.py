@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from dagopt.train.job import Training, TrainJob
     from dagopt.train.records import JobStatus
     from dagopt.train.scheduler import Scheduler
+    from dagopt.train.sweep import SweepJob
 
-__all__ = ["JobStatus", "Scheduler", "TrainJob", "Training"]
+__all__ = ["JobStatus", "Scheduler", "SweepJob", "TrainJob", "Training"]
 
 _MODULES = {
     "JobStatus": "records",
     "Scheduler": "scheduler",
+    "SweepJob": "sweep",
     "TrainJob": "job",
     "Training": "job",
 }

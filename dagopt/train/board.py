@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
-from dagopt.cost.step_time import StepTime, prior
 from dagopt.errors import InfeasibleError, InputError
-from dagopt.model.assignment import assign
 from dagopt.model.topology import ExecutorResources, Link, Topology, topology_of_executors
-from dagopt.model.training import ClusterView, JobView, Plan, check_plan, placement_of
-from dagopt.train.job import TrainJob
-from dagopt.train.records import JobStatus, Move, PhaseRun, Record, Slot, Status, Stay, shape_of
+from dagopt.train.job import Job, Load, TrainJob
+from dagopt.train.records import (
+    JobStatus,
+    Move,
+    PhaseRun,
+    Record,
+    Report,
+    Slot,
+    Status,
+    Stay,
+    shape_of,
+    training_report,
+)
+from dagopt.train.targets import Policy, Targets, targets
 from dagopt.train.worker import PhaseOutcome
 
 logger = logging.getLogger(__name__)
@@ -32,6 +39,9 @@ _FIRST_PHASE = 0.25
 
 _LONGEST_PHASE = 4.0
 """Intervals after which a job comes to a boundary in any case: so much is lost with an executor."""
+
+_LONGEST_ALONE = 1.0
+"""The same for jobs whose phases cannot be asked for their boundary."""
 
 _FIRST_RESTART_S = 1.0
 """Seconds that a restart is taken to cost before one was measured."""
@@ -43,18 +53,11 @@ _NUM_RECENT = 20
 """Phases whose overhead counts."""
 
 
-class Policy(Protocol):
-    """What decides; :class:`dagopt.policy.training.Scheduler` by default."""
-
-    def plan(self, jobs: Sequence[JobView], cluster: ClusterView, now_s: float) -> Plan:
-        """Where each job runs from now on."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """A phase that begins."""
 
-    job: TrainJob
+    job: Job
     slots: tuple[Slot, ...]
     number: int
     first: int
@@ -85,7 +88,7 @@ class Board:
         self._interval_s = interval_s
         self._links = local, network
         self._hosts: dict[str, tuple[Slot, ...]] = {}
-        self._targets: dict[str, tuple[Slot, ...]] = {}
+        self._targets: Targets = {}
         self._planned_s: float | None = None
         self._overheads_s: list[float] = []
 
@@ -115,7 +118,7 @@ class Board:
                 if not record.is_over:
                     record.log.append("dagopt: waits for executors")
 
-    def submit(self, job: TrainJob, now_s: float) -> None:
+    def submit(self, job: Job, now_s: float) -> None:
         """A job has come.
 
         Raises:
@@ -123,12 +126,18 @@ class Board:
             InfeasibleError: it asks for more accelerators than there are.
         """
         self.check([job])
-        self.records[job.name] = record = Record(job=job, arrived_s=now_s)
+        self.records[job.name] = record = Record(
+            job=job,
+            arrived_s=now_s,
+            load=job.load(),
+            asks=not job.plans_itself,
+            has_asked=not job.plans_itself,
+        )
         if not self._hosts:
             record.log.append("dagopt: waits for executors")
         self._planned_s = None
 
-    def check(self, jobs: Sequence[TrainJob]) -> None:
+    def check(self, jobs: Sequence[Job]) -> None:
         """Whether jobs can be submitted together; raises what :meth:`submit` does."""
         names = set(self.records)
         for job in jobs:
@@ -152,7 +161,9 @@ class Board:
                 # Jobs go on where they are, until the next plan.
                 logger.exception("dagopt: no new plan for the training jobs")
             self._planned_s = now_s
-        waiting = [one for one in self.records.values() if not one.is_over and not one.slots]
+        waiting = [
+            one for one in self.records.values() if one.asks and not one.is_over and not one.slots
+        ]
         busy = {slot for record in self.records.values() for slot in record.slots}
         there = {slot for slots in self._hosts.values() for slot in slots}
         found = []
@@ -169,7 +180,9 @@ class Board:
         """The jobs whose phase is to come to its boundary, each once: they have other accelerators."""
         found = []
         for name, record in self.records.items():
-            if record.slots and record.asked_s is None and self._targets.get(name) != record.slots:
+            if not record.slots or record.asked_s is not None or record.job.plans_itself:
+                continue
+            if self._targets.get(name) != record.slots:
                 record.asked_s = now_s
                 found.append(name)
         return found
@@ -177,39 +190,83 @@ class Board:
     def reached(self, name: str, outcomes: Sequence[PhaseOutcome], now_s: float) -> None:
         """A phase came to its boundary, or its job raised; outcomes in the order of ranks."""
         record = self.records[name]
-        slots, launched_s = record.slots, record.began_s
         first = outcomes[0]
         errors = [one.error for one in outcomes if one.error]
         lost = [one.lost for one in outcomes if one.lost]
         if lost and not errors:
             self.lost(name, lost[0], now_s)
             return
-        self._free(record, now_s)
         record.log += first.output.splitlines()
+        if errors or not first.losses:
+            self._free(record, now_s)
+            if not record.is_over:
+                why = errors[0] if errors else "a phase made no iteration"
+                self._end(record, "failed", why)
+            return
+        assert isinstance(record.job, TrainJob)  # others report themselves  # noqa: S101
+        self.came(name, training_report(record.job, record.slots, outcomes), now_s)
         if record.is_over:
             return
-        if errors or not first.losses:
-            self._end(record, "failed", errors[0] if errors else "a phase made no iteration")
+        record.losses += first.losses
+        record.state = first.state
+        record.load = replace(record.load, done=len(record.losses))
+        if record.load.done >= record.load.total:
+            self._end(record, "done", "")
+
+    def came(self, name: str, report: Report, now_s: float) -> None:
+        """A phase of any job came to its boundary."""
+        record = self.records[name]
+        slots, launched_s = record.slots, record.began_s
+        self._free(record, now_s)
+        if record.is_over:
             return
         run = PhaseRun(
             job=name,
             number=record.num_phases - 1,
             slots=slots,
-            addresses=tuple(one.address for one in outcomes),
-            first=len(record.losses),
-            num_iterations=len(first.losses),
-            start_s=min(one.start_s for one in outcomes),
-            end_s=max(one.end_s for one in outcomes),
-            overhead_s=max(0.0, now_s - launched_s - (first.end_s - first.start_s)),
+            addresses=report.addresses,
+            first=record.load.done,
+            num_iterations=report.num_iterations,
+            start_s=report.start_s,
+            end_s=report.end_s,
+            overhead_s=max(0.0, now_s - launched_s - report.work_s),
         )
         self._note(record, run)
-        record.losses += first.losses
-        record.state = first.state
         record.num_lost = record.num_taken = 0
-        if record.measure(first, slots):
+        if record.measure(report):
             self._planned_s = None
-        if len(record.losses) >= record.job.num_iterations:
-            self._end(record, "done", "")
+
+    # Of jobs that plan their phases themselves
+
+    def ask(self, name: str) -> None:
+        """The job is to have accelerators for a phase."""
+        record = self.records[name]
+        if not record.has_asked:
+            self._planned_s = None
+        record.asks = record.has_asked = True
+
+    def progress(self, name: str, load: Load, loss: float | None) -> None:
+        """The job is at a boundary; ``loss`` is the best one so far, if there is one."""
+        record = self.records[name]
+        if record.is_over:
+            return
+        if load.most_accelerators != record.load.most_accelerators:
+            self._planned_s = None
+        record.load = load
+        record.losses += [] if loss is None else [loss]
+
+    def expect(self, name: str, phase_s: float) -> None:
+        """The phase that begins takes so long at least."""
+        record = self.records[name]
+        record.phase_s = max(record.phase_s, phase_s)
+
+    def end(self, name: str, status: Status, error: str, now_s: float) -> None:
+        """The job has ended, and holds accelerators no longer."""
+        record = self.records[name]
+        if not record.is_over:
+            self._end(record, status, error)
+        if record.slots:
+            self._free(record, now_s)
 
     def lost(self, name: str, why: str, now_s: float, *, is_taken: bool = False) -> None:
         """A phase was lost, with what it did since its boundary: it begins again.
@@ -227,7 +284,7 @@ class Board:
         record.num_restarts += 1
         record.num_taken += is_taken
         record.num_lost += not is_taken
-        record.log.append(f"dagopt: back to iteration {len(record.losses)}: {why}")
+        record.log.append(f"dagopt: back to iteration {record.load.done}: {why}")
         if record.num_lost > record.job.max_restarts or record.num_taken > _MOST_TAKEN:
             times = record.num_taken if is_taken else record.num_lost
             self._end(record, "failed", f"{why}, {times} times in a row")
@@ -283,13 +340,15 @@ class Board:
     # Private methods
 
     def _launch(self, record: Record, slots: tuple[Slot, ...], now_s: float) -> Launch:
-        intervals = _LONGEST_PHASE if shape_of(slots) in record.samples else _FIRST_PHASE
+        longest = _LONGEST_ALONE if record.job.plans_itself else _LONGEST_PHASE
+        intervals = longest if shape_of(slots) in record.samples else _FIRST_PHASE
         record.phase_s = self._interval_s * intervals
         record.asked_s = None
+        record.asks = not record.job.plans_itself
         record.slots, record.began_s, record.status = slots, now_s, "running"
         record.num_phases += 1
         self.stays.append(Stay(job=record.job.name, slots=slots, from_s=now_s))
-        done = len(record.losses)
+        done = record.load.done
         places = ", ".join(f"{slot.executor}:{slot.place}" for slot in slots)
         record.log.append(f"dagopt: phase {record.num_phases}, iteration {done}, on {places}")
         return Launch(
@@ -302,6 +361,8 @@ class Board:
         )
 
     def _free(self, record: Record, now_s: float) -> None:
+        if not record.slots:
+            return
         for stay in reversed(self.stays):
             if stay.job == record.job.name:
                 stay.until_s = now_s
@@ -313,7 +374,7 @@ class Board:
 
     def _end(self, record: Record, status: Status, error: str) -> None:
         record.status, record.error = status, error
-        record.log.append(f"dagopt: {status} at iteration {len(record.losses)}")
+        record.log.append(f"dagopt: {status} at iteration {record.load.done}")
         self._targets.pop(record.job.name, None)
         self._planned_s = None
 
@@ -335,52 +396,16 @@ class Board:
             )
 
     def _plan(self, now_s: float) -> None:
-        """Make a plan, and the accelerators of each job from it."""
-        places = {
-            slot: (host, place)
-            for host, slots in enumerate(self._hosts.values())
-            for place, slot in enumerate(slots)
-        }
-        held = {
-            name: tuple(sorted(places[slot] for slot in slots))
-            for name, slots in self._targets.items()
-            if all(slot in places for slot in slots)
-        }
         recent_s = self._overheads_s[-_NUM_RECENT:]
-        cluster = ClusterView(
-            capacity=tuple(map(len, self._hosts.values())),
+        self._targets = targets(
+            self._policy,
+            [one for one in self.records.values() if one.has_asked and not one.is_over],
+            self._hosts,
+            self._targets,
+            self._links,
             restart_s=statistics.median(recent_s) if recent_s else _FIRST_RESTART_S,
             interval_s=self._interval_s,
-        )
-        views = [
-            record.view(
-                placement_of(Counter(host for host, _ in held.get(name, ()))),
-                self._prior(record),
-                now_s,
-            )
-            for name, record in self.records.items()
-            if not record.is_over
-        ]
-        plan = self._policy.plan(views, cluster, now_s)
-        check_plan(plan, views, cluster)
-        slots_of = list(self._hosts.values())
-        self._targets = {
-            name: tuple(slots_of[host][place] for host, place in found)
-            for name, found in assign(plan, held, cluster.capacity).items()
-            if found
-        }
-
-    def _prior(self, record: Record) -> StepTime:
-        """What sums cost where they were not measured: a ring over the links."""
-        local, network = self._links
-        return prior(
-            compute_s=0.0,
-            example_s=0.0,
-            gradient_bytes=float(record.gradient_bytes),
-            local_bandwidth_bytes_per_s=local.bandwidth_bytes_per_s,
-            remote_bandwidth_bytes_per_s=network.bandwidth_bytes_per_s,
-            local_latency_s=local.latency_s,
-            remote_latency_s=network.latency_s,
+            now_s=now_s,
         )
 
     def _check(self) -> None:

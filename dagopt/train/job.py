@@ -26,16 +26,60 @@ on where a job runs, or on how often it is moved.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dagopt.errors import InputError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a job has to do, and what an iteration of it is made of."""
+
+    done: int
+    total: int
+    """Both as its user counts them; the latter at most."""
+    unit: int = 1
+    """How many of these are an iteration of the whole job."""
+    batch: int
+    """What accelerators share in an iteration: examples, or trials."""
+    part: int
+    """Most of it that one computes at a time."""
+    most_accelerators: int
+
+
+class Job(Protocol):
+    """What a scheduler needs of whatever it runs."""
+
+    plans_itself: ClassVar[bool]
+    """Whether its phases are planned by a thread of its own, which asks for accelerators for each. Such
+    a phase cannot be asked for its boundary."""
+
+    @property
+    def name(self) -> str:
+        """Unlike that of any other."""
+
+    @property
+    def max_accelerators(self) -> int | None:
+        """Most that it may get."""
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds after a boundary was due in which the phase must come to it."""
+
+    @property
+    def max_restarts(self) -> int:
+        """How often a phase in a row may be lost."""
+
+    def load(self) -> Load:
+        """Before its first iteration."""
 
 
 class Training(Protocol):
@@ -65,6 +109,8 @@ class TrainJob:
         InputError: a value is wrong.
     """
 
+    plans_itself: ClassVar[bool] = False
+
     name: str
     """Letters, digits, dots, dashes and underlines; at most 64."""
     training: Any
@@ -86,17 +132,8 @@ class TrainJob:
     """How often a phase in a row is begun again before the job fails."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise InputError(f"job name is '{self.name}': allowed is {_NAME.pattern}")
-        least = {"num_iterations": 1, "global_batch": 1, "num_micro_batches": 1}
-        if self.max_accelerators is not None:
-            least["max_accelerators"] = 1
-        for name, lowest in {**least, "max_restarts": 0, "seed": 0}.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < lowest:
-                raise InputError(
-                    f"job {self.name}: {name} is {value!r}, must be a whole number >= {lowest}"
-                )
+        least = {"num_iterations": 1, "global_batch": 1, "num_micro_batches": 1, "seed": 0}
+        check_limits(self, least)
         if self.num_micro_batches > self.global_batch:
             raise InputError(
                 f"job {self.name}: num_micro_batches is {self.num_micro_batches}, more than the"
@@ -107,8 +144,6 @@ class TrainJob:
                 f"job {self.name}: max_accelerators is {self.max_accelerators}, must be <="
                 f" num_micro_batches, which is {self.num_micro_batches}"
             )
-        if not 0 < self.deadline_s < float("inf"):
-            raise InputError(f"job {self.name}: deadline_s is {self.deadline_s}, must be > 0")
         for name in ("init", "batch", "gradients", "update"):
             if not callable(getattr(self.training, name, None)):
                 raise InputError(
@@ -125,6 +160,37 @@ class TrainJob:
     def most_accelerators(self) -> int:
         """Most that it can use."""
         return self.max_accelerators or self.num_micro_batches
+
+    def load(self, done: int = 0) -> Load:
+        """See :class:`Job`."""
+        return Load(
+            done=done,
+            total=self.num_iterations,
+            batch=self.global_batch,
+            part=-(-self.global_batch // self.num_micro_batches),
+            most_accelerators=self.most_accelerators,
+        )
+
+
+def check_limits(job: Any, least: Mapping[str, int]) -> None:
+    """Check what all jobs have, and whole numbers that must not be below ``least``.
+
+    Raises:
+        InputError: a value is wrong.
+    """
+    if not NAME.fullmatch(job.name):
+        raise InputError(f"job name is '{job.name}': allowed is {NAME.pattern}")
+    least = {**least, "max_restarts": 0}
+    if job.max_accelerators is not None:
+        least["max_accelerators"] = 1
+    for name, lowest in least.items():
+        value = getattr(job, name)
+        if not isinstance(value, int) or value < lowest:
+            raise InputError(
+                f"job {job.name}: {name} is {value!r}, must be a whole number >= {lowest}"
+            )
+    if not 0 < job.deadline_s < float("inf"):
+        raise InputError(f"job {job.name}: deadline_s is {job.deadline_s}, must be > 0")
 
 
 def samples(job: TrainJob, iteration: int) -> NDArray[np.int64]:

@@ -8,14 +8,22 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dagopt.spark.barrier import StageTasks, cancel, cause, run_barrier, start_thread, tasks_of
+from dagopt.spark.barrier import (
+    BarrierFunction,
+    StageTasks,
+    cancel,
+    cause,
+    run_barrier,
+    start_thread,
+    tasks_of,
+)
 from dagopt.train.board import Launch
-from dagopt.train.worker import PhaseOutcome, PhaseWork, Worker
+from dagopt.train.worker import PhaseWork
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +47,29 @@ class Phase:
     """Why it was stopped, or how it failed."""
     is_taken: bool = False
     """Whether that was because its accelerators were not free."""
-    outcomes: list[PhaseOutcome] = field(default_factory=list)
+    outcomes: list[Any] = field(default_factory=list)
     has_ended: bool = False
     """Whether Spark has answered."""
     stopped_s: float | None = None
     """Since when it should be dead."""
+
+
+def training_works(launch: Launch) -> tuple[list[PhaseWork], str]:
+    """What the ranks of a training get, and what Spark's user interface says of it."""
+    works = [
+        PhaseWork(
+            rank=rank,
+            size=len(launch.slots),
+            number=launch.number,
+            first=launch.first,
+            phase_s=launch.phase_s,
+            look_s=min(_LOOK_S, launch.phase_s),
+            state=launch.state,
+        )
+        for rank in range(len(launch.slots))
+    ]
+    name, first = launch.job.name, launch.first
+    return works, f"training {name}, from iteration {first} on {len(works)} accelerators"
 
 
 class Phases:
@@ -67,12 +93,21 @@ class Phases:
         self._left: list[Phase] = []
         """Phases that were given up before Spark answered: their stages may come yet."""
 
-    def launch(self, launch: Launch, worker: Worker) -> None:
-        """Begin a phase, in a thread of its own."""
+    def launch(
+        self, launch: Launch, worker: BarrierFunction, works: Sequence[Any], told: str
+    ) -> None:
+        """Begin a phase, in a thread of its own.
+
+        Args:
+            launch: the phase.
+            worker: called in the task of each slot.
+            works: what it is called with, by slot.
+            told: what Spark's user interface says of it.
+        """
         name = launch.job.name
         phase = Phase(launch, f"dagopt-train-{name}-{launch.number}-{self._name}")
         self.running[name] = phase
-        start_thread(partial(self._run, phase, worker), phase.group)
+        start_thread(partial(self._run, phase, worker, works, told), phase.group)
 
     def stop(self, name: str, why: str, *, is_taken: bool = False) -> None:
         """Stop a job's phase, if one runs; the first reason counts."""
@@ -135,28 +170,10 @@ class Phases:
 
     # Private methods
 
-    def _run(self, phase: Phase, worker: Worker) -> None:
+    def _run(self, phase: Phase, worker: BarrierFunction, works: Sequence[Any], told: str) -> None:
         """Runs in a thread of its own."""
-        launch = phase.launch
-        payloads = [
-            (
-                slot.executor,
-                PhaseWork(
-                    rank=rank,
-                    size=len(launch.slots),
-                    number=launch.number,
-                    first=launch.first,
-                    phase_s=launch.phase_s,
-                    look_s=min(_LOOK_S, launch.phase_s),
-                    state=launch.state,
-                ),
-            )
-            for rank, slot in enumerate(launch.slots)
-        ]
-        told = (
-            f"training {launch.job.name}, from iteration {launch.first} on"
-            f" {len(payloads)} accelerators"
-        )
+        slots = phase.launch.slots
+        payloads = [(slot.executor, work) for slot, work in zip(slots, works, strict=True)]
         try:
             phase.outcomes = run_barrier(
                 self._context, worker, payloads, self._profile, group=phase.group, told=told

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from dagopt.cost.fit_steps import StepSample, fit_steps
 from dagopt.cost.step_time import StepTime
 from dagopt.model.training import BatchLimits, JobView, Placement, TrainingJob
-from dagopt.train.job import TrainJob
+from dagopt.train.job import Job, Load, TrainJob
 from dagopt.train.worker import PhaseOutcome
 
 _LIKE = 0.2
@@ -52,6 +52,54 @@ class PhaseRun:
     """Seconds from its launch to its report in which it did not iterate."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a phase of any job did up to its boundary."""
+
+    addresses: tuple[str, ...]
+    num_iterations: int
+    """As its user counts them."""
+    start_s: float
+    end_s: float
+    work_s: float
+    """Seconds in which it iterated."""
+    step_s: float = 0.0
+    """Of an iteration of the whole job."""
+    sample: StepSample | None = None
+    """The same for the policy's model; None where nothing was measured."""
+    gradient_bytes: int = 0
+    is_guess: bool = False
+    """Whether phases to come are faster; it counts as long as there is nothing else."""
+
+
+def training_report(
+    job: TrainJob, slots: Collection[Slot], outcomes: Sequence[PhaseOutcome]
+) -> Report:
+    """Of a training, from what its ranks say."""
+    num_hosts, num_replicas = shape_of(slots)
+    first = outcomes[0]
+    step_s = statistics.median(first.step_s)
+    sync_s = min(statistics.median(first.sync_s), 0.99 * step_s) if num_replicas > 1 else 0.0
+    # Micro-batches of an iteration are computed one after another, and synchronised once.
+    turns = -(-job.num_micro_batches // num_replicas)
+    return Report(
+        addresses=tuple(one.address for one in outcomes),
+        num_iterations=len(first.losses),
+        start_s=min(one.start_s for one in outcomes),
+        end_s=max(one.end_s for one in outcomes),
+        work_s=first.end_s - first.start_s,
+        step_s=step_s,
+        sample=StepSample(
+            num_hosts=num_hosts,
+            num_replicas=num_replicas,
+            local_batch=job.load().part,
+            step_s=max((step_s - sync_s) / turns + sync_s, 1e-6),
+            sync_s=sync_s,
+        ),
+        gradient_bytes=first.gradient_bytes,
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class Stay:
     """A job on accelerators for a phase, also one that was lost; seconds on the scheduler's clock."""
@@ -83,15 +131,16 @@ class JobStatus:
     name: str
     status: Status
     iteration: int
-    """Iterations done, at its last boundary."""
+    """Iterations done, at its last boundary; of a sweep those of all trials together."""
     num_iterations: int
+    """To do in all; of a sweep at most."""
     num_accelerators: int
     """That it holds now."""
     num_moves: int
     num_restarts: int
     """Phases that were lost, and begun again."""
     losses: tuple[float, ...]
-    """Of the global batch, one an iteration."""
+    """Of the global batch, one an iteration; of a sweep the best so far, one a boundary."""
     error: str
     """Traceback or reason where it failed."""
 
@@ -100,8 +149,13 @@ class JobStatus:
 class Record:
     """State of one job; times in seconds on the scheduler's clock."""
 
-    job: TrainJob
+    job: Job
     arrived_s: float
+    load: Load
+    asks: bool = True
+    """Whether it is to have accelerators as soon as there are some."""
+    has_asked: bool = True
+    """Whether it did so ever."""
     status: Status = "waiting"
     losses: list[float] = field(default_factory=list)
     state: str = ""
@@ -129,6 +183,8 @@ class Record:
     error: str = ""
     log: list[str] = field(default_factory=list)
     samples: dict[tuple[int, int], StepSample] = field(default_factory=dict)
+    has_guessed: bool = False
+    """Whether they are of phases that were slower than others will be."""
     gradient_bytes: int = 0
     fitted: tuple[float, ...] | None = None
 
@@ -143,61 +199,51 @@ class Record:
         end_s = self.began_s + self.phase_s
         return end_s if self.asked_s is None else min(end_s, self.asked_s)
 
-    def measure(self, outcome: PhaseOutcome, slots: Collection[Slot]) -> bool:
+    def measure(self, report: Report) -> bool:
         """Learn from a phase; whether it was the first on so many accelerators and hosts."""
-        num_hosts, num_replicas = shape_of(slots)
-        step_s = statistics.median(outcome.step_s)
-        sync_s = min(statistics.median(outcome.sync_s), 0.99 * step_s)
-        if num_replicas == 1:
-            sync_s = 0.0
-        # Micro-batches of an iteration are computed one after another, and synchronised once.
-        turns = -(-self.job.num_micro_batches // num_replicas)
-        sample = StepSample(
-            num_hosts=num_hosts,
-            num_replicas=num_replicas,
-            local_batch=self.micro_batch,
-            step_s=max((step_s - sync_s) / turns + sync_s, 1e-6),
-            sync_s=sync_s,
-        )
-        self.steps_s[num_hosts, num_replicas] = step_s
-        self.gradient_bytes = outcome.gradient_bytes
-        before = self.samples.get((num_hosts, num_replicas))
+        sample = report.sample
+        if sample is None or (report.is_guess and self.samples and not self.has_guessed):
+            return False
+        if self.has_guessed and not report.is_guess:
+            self.samples.clear()
+            self.steps_s.clear()
+        self.has_guessed = report.is_guess
+        shape = sample.num_hosts, sample.num_replicas
+        self.steps_s[shape] = report.step_s
+        self.gradient_bytes = report.gradient_bytes
+        before = self.samples.get(shape)
         # A fit takes longer than the rest of a plan, so it is made when it would tell something new.
         if before is None or abs(sample.step_s - before.step_s) > _LIKE * before.step_s:
-            self.samples[num_hosts, num_replicas] = sample
+            self.samples[shape] = sample
             self.fitted = None
         return before is None
-
-    @property
-    def micro_batch(self) -> int:
-        """Examples of a micro-batch."""
-        return -(-self.job.global_batch // self.job.num_micro_batches)
 
     def view(self, held: Placement, prior: StepTime, now_s: float) -> JobView:
         """What the policy is told of it."""
         if self.samples and self.fitted is None:
             self.fitted = fit_steps(list(self.samples.values()), known=prior).row()
-        batch = self.job.global_batch
+        load = self.load
         at_work_s = max(0.0, now_s - self.began_s) if self.slots else 0.0
         step_s = self.steps_s.get(shape_of(self.slots), 0.0)
         # A phase that runs tells nothing before its boundary.
         ahead = at_work_s / step_s if step_s > 0 else 0.0
-        done = min(len(self.losses) + ahead, self.job.num_iterations - 1.0)
+        total = load.total / load.unit
+        done = max(0.0, min(load.done / load.unit + ahead, total - 1.0))
         return JobView(
             job=TrainingJob(
                 job_id=self.job.name,
                 arrival_s=self.arrived_s,
                 application=self.job.name,
                 batches=BatchLimits(
-                    initial=batch, largest=batch, min_local=1, max_local=self.micro_batch
+                    initial=load.batch, largest=load.batch, min_local=1, max_local=load.part
                 ),
-                max_replicas=self.job.most_accelerators,
-                asked_replicas=self.job.most_accelerators,
-                asked_batch=batch,
+                max_replicas=load.most_accelerators,
+                asked_replicas=load.most_accelerators,
+                asked_batch=load.batch,
                 is_batch_fixed=True,
             ),
             held=held,
-            remaining=self.job.num_iterations - done,
+            remaining=total - done,
             progress=done,
             coefficients=self.fitted,
             most_replicas=max((replicas for _, replicas in self.samples), default=0),
@@ -213,8 +259,8 @@ class Record:
         return JobStatus(
             name=self.job.name,
             status=self.status,
-            iteration=len(self.losses),
-            num_iterations=self.job.num_iterations,
+            iteration=self.load.done,
+            num_iterations=self.load.total,
             num_accelerators=len(self.slots),
             num_moves=self.num_moves,
             num_restarts=self.num_restarts,

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -19,13 +20,17 @@ from dagopt.policy.training import Scheduler as TrainingPolicy
 from dagopt.spark.barrier import executors_of, num_expected, start_thread
 from dagopt.spark.phases import context_of, is_on_this_host
 from dagopt.spark.profiles import gpu_profile
-from dagopt.train.board import Board, Policy
+from dagopt.train.board import Board
 from dagopt.train.collective import check_installed
 from dagopt.train.job import TrainJob
-from dagopt.train.phases import Phase, Phases
-from dagopt.train.records import JobStatus, Move, PhaseRun, Stay
+from dagopt.train.phases import Phase, Phases, training_works
+from dagopt.train.records import JobStatus, Move, PhaseRun, Status, Stay
 from dagopt.train.spool import Spool
+from dagopt.train.sweep import SweepJob
+from dagopt.train.sweeps import Sweep
+from dagopt.train.targets import Policy
 from dagopt.train.worker import Worker, packed, stop_name
+from dagopt.tune import SweepResult
 from dagopt.tune.checkpoint import STATES, Store
 
 logger = logging.getLogger(__name__)
@@ -82,7 +87,7 @@ class Scheduler:
         check_installed()
         if not 0 < interval_s < float("inf"):
             raise InputError(f"interval_s is {interval_s}, must be > 0")
-        self._context = context_of(spark)
+        self._spark, self._context = spark, context_of(spark)
         by_demand = self._context.getConf().get("spark.dynamicAllocation.enabled", "false")
         if by_demand.lower() == "true":
             raise InputError(
@@ -109,6 +114,7 @@ class Scheduler:
         self._path = self._own or f"{str(checkpoint).rstrip('/')}/{folder}"
         self._stores: dict[str, Store] = {}
         self._workers: dict[str, Worker] = {}
+        self._sweeps: dict[str, Sweep] = {}
         self._phases = Phases(self._context, self._profile)
         self._alive = {one.executor for one in executors}
         self._lock = threading.Condition()
@@ -122,7 +128,7 @@ class Scheduler:
 
     # For users
 
-    def submit(self, *jobs: TrainJob) -> None:
+    def submit(self, *jobs: TrainJob | SweepJob) -> None:
         """Hand in jobs, all or none; each begins as soon as it gets accelerators.
 
         Raises:
@@ -131,15 +137,30 @@ class Scheduler:
             RuntimeError: the scheduler has stopped.
         """
         self._check_runs()
-        stores = [Store(f"{self._path}/{job.name}") for job in jobs]
-        contents = [_packed(job, store) for job, store in zip(jobs, stores, strict=True)]
+        begins = [
+            self._sweep(job) if isinstance(job, SweepJob) else self._training(job) for job in jobs
+        ]
         with self._lock:
             self._check_runs()
             self._board.check(jobs)
-            workers = [Worker(broadcast=self._context.broadcast(one)) for one in contents]
-            for job, store, worker in zip(jobs, stores, workers, strict=True):
+            for job, begin in zip(jobs, begins, strict=True):
+                begin()
                 self._board.submit(job, time.monotonic())
-                self._stores[job.name], self._workers[job.name] = store, worker
+            for job in jobs:
+                if job.name in self._sweeps:
+                    self._sweeps[job.name].start()
+
+    def sweep_result(self, name: str) -> SweepResult | None:
+        """What a sweep found, as ``Tuner.run`` gives it; None unless it is done.
+
+        Raises:
+            InputError: there is no sweep of that name.
+        """
+        with self._lock:
+            self._board.record(name)
+            if name not in self._sweeps:
+                raise InputError(f"job {name} is no sweep")
+            return self._sweeps[name].result
 
     def jobs(self) -> list[JobStatus]:
         """All jobs, in the order in which they came."""
@@ -176,7 +197,7 @@ class Scheduler:
             self._lock.notify_all()
 
     def state(self, name: str) -> Any:
-        """The training's state at a job's last boundary; None before the first.
+        """The training's state at a job's last boundary; None before the first, and of a sweep.
 
         Raises:
             InputError: there is no job of that name.
@@ -250,9 +271,11 @@ class Scheduler:
             self._stop_phases(_STOPPED)
         self._thread.join()
         with self._lock:
-            self._board.close("cancelled", _STOPPED, time.monotonic())
-            self._lock.notify_all()
-        for name, record in self._board.records.items():
+            self._close_board("cancelled", _STOPPED)
+        for sweep in self._sweeps.values():
+            sweep.join(_START_S)
+        for name in self._stores:
+            record = self._board.records[name]
             self._keep(name, record.state if record.status == "done" else "")
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
@@ -270,6 +293,27 @@ class Scheduler:
         self.stop()
 
     # Private methods
+
+    def _training(self, job: TrainJob) -> Callable[[], None]:
+        """Whatever may be wrong with a job is found now; what is given makes it this scheduler's."""
+        store = Store(f"{self._path}/{job.name}")
+        try:
+            content = packed(job, store.path)
+        except Exception as error:
+            raise InputError(f"job {job.name} cannot be pickled: {error}") from error
+
+        def begin() -> None:
+            self._workers[job.name] = Worker(broadcast=self._context.broadcast(content))
+            self._stores[job.name] = store
+
+        return begin
+
+    def _sweep(self, job: SweepJob) -> Callable[[], None]:
+        """The same of a sweep."""
+        path = f"{self._path}/{job.name}"
+        tuner = job.tuner(self._spark, path, self._profile)
+        sweep = Sweep(job, tuner, path, self._board, self._phases, self._lock)
+        return lambda: self._sweeps.update({job.name: sweep})
 
     def _await_executors(self) -> list[ExecutorResources]:
         expected, until_s = num_expected(self._context), time.monotonic() + _START_S
@@ -293,9 +337,7 @@ class Scheduler:
             with self._lock:
                 self._broken = error
                 self._stop_phases("the scheduler has stopped")
-                why = f"the scheduler has stopped: {error!r}"
-                self._board.close("failed", why, time.monotonic())
-                self._lock.notify_all()
+                self._close_board("failed", f"the scheduler has stopped: {error!r}")
             self._close_spool()
 
     def _step(self) -> None:
@@ -320,10 +362,17 @@ class Scheduler:
                 number = self._phases.running[name].launch.number
                 self._stores[name].write(stop_name(number), b"")
         for launch in launches:
-            self._phases.launch(launch, self._workers[launch.job.name])
+            name = launch.job.name
+            if name in self._sweeps:
+                self._sweeps[name].give(launch)
+            else:
+                self._phases.launch(launch, self._workers[name], *training_works(launch))
 
     def _take(self, phase: Phase) -> None:
         name, now_s = phase.launch.job.name, time.monotonic()
+        if name in self._sweeps:
+            self._sweeps[name].ended(phase)
+            return
         if phase.outcomes:
             self._board.reached(name, phase.outcomes, now_s)
         else:
@@ -348,16 +397,20 @@ class Scheduler:
         for name in list(self._phases.running):
             self._phases.stop(name, why)
 
+    def _close_board(self, status: Status, why: str) -> None:
+        self._board.close(status, why, time.monotonic())
+        for sweep in self._sweeps.values():
+            sweep.close()
+        self._lock.notify_all()
+
     def _keep(self, name: str, state: str) -> None:
         """Delete a job's files but its state; what cannot be deleted now is at the next boundary."""
         with contextlib.suppress(OSError):
             self._stores[name].keep(STATES, [state] if state else [])
 
     def _close_spool(self) -> None:
-        spool, self._spool = self._spool, None
-        if spool is not None:
-            with contextlib.suppress(OSError):
-                spool.close()
+        if self._spool is not None:
+            self._spool.close()
 
     def _state_of(self, name: str) -> str:
         with self._lock:
@@ -371,10 +424,3 @@ class Scheduler:
         self._check_whole()
         if self._stops:
             raise RuntimeError(_STOPPED)
-
-
-def _packed(job: TrainJob, store: Store) -> bytes:
-    try:
-        return packed(job, store.path)
-    except Exception as error:
-        raise InputError(f"job {job.name} cannot be pickled: {error}") from error

@@ -30,6 +30,7 @@ from dagopt.errors import DagoptError, InputError
 from dagopt.spark.phases import load_by_value
 from dagopt.train.job import TrainJob
 from dagopt.train.records import JobStatus
+from dagopt.train.sweep import SweepJob
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ _ENDED = "the application has ended"
 class Jobs(Protocol):
     """What requests are about: a :class:`dagopt.train.Scheduler`; called from several threads."""
 
-    def submit(self, *jobs: TrainJob) -> None:
+    def submit(self, *jobs: TrainJob | SweepJob) -> None:
         """Hand in jobs, all or none."""
 
     def jobs(self) -> list[JobStatus]:
@@ -265,13 +266,13 @@ def _withdraw(new: Path) -> str:
     return ""
 
 
-def _jobs_in(file: str, source: str) -> list[TrainJob]:
+def _jobs_in(file: str, source: str) -> list[TrainJob | SweepJob]:
     """The jobs that a file makes, in its order."""
     module = load_by_value(f"dagopt_job_{uuid.uuid4().hex}", source, file)
     # One that has two names is one job.
-    found = {id(one): one for one in vars(module).values() if isinstance(one, TrainJob)}
+    found = {id(one): one for one in vars(module).values() if isinstance(one, (TrainJob, SweepJob))}
     if not found:
-        raise InputError(f"{file} has no TrainJob, expected job = TrainJob(...)")
+        raise InputError(f"{file} has no TrainJob and no SweepJob, expected job = TrainJob(...)")
     return list(found.values())
 
 

@@ -40,10 +40,13 @@ class Pace:
     prunes: bool
     """Whether trials may end at boundaries."""
 
-    def phase_iterations(self, records: Records, num_slots: int) -> int:
+    def phase_iterations(
+        self, records: Records, num_slots: int, longest_s: float | None = None
+    ) -> int:
         """Iterations of the next phase, >= 1.
 
         Where trials may be pruned, boundaries may take a tenth of the time, and there are about 20.
+        Where somebody waits for boundaries, the phase takes no longer than that, but for this tenth.
         """
         if self.fixed is not None:
             return self.fixed
@@ -53,18 +56,26 @@ class Pace:
         iteration_s = max((work_s + sum(reads_s.values())) / num_slots, 1e-9)
         left = max(self.max_iterations - one.position for one in running)
         overhead_s = max(records.overhead_s, _OVERHEAD_S / 4) if records.phases else _OVERHEAD_S
-        if self.prunes:
-            return max(
-                1, math.ceil(10 * overhead_s / iteration_s), math.ceil(self.max_iterations / 20)
-            )
+        cheap = max(1, math.ceil(10 * overhead_s / iteration_s))
         merged_before = any(one.mode != "watch" for one in records.phases)
-        if not merged_before and left * iteration_s * _FIRST_FRACTION > 4 * overhead_s:
-            return math.ceil(left * _FIRST_FRACTION)
-        return max(1, math.ceil(_PHASE_S / iteration_s))
+        if self.prunes:
+            wanted = max(cheap, math.ceil(self.max_iterations / 20))
+        elif not merged_before and left * iteration_s * _FIRST_FRACTION > 4 * overhead_s:
+            wanted = math.ceil(left * _FIRST_FRACTION)
+        else:
+            wanted = max(1, math.ceil(_PHASE_S / iteration_s))
+        return (
+            wanted if longest_s is None else min(wanted, max(cheap, int(longest_s / iteration_s)))
+        )
 
 
 def plan_phase(
-    records: Records, pace: Pace, capacity: Capacity, boundary: int, need_bytes: int
+    records: Records,
+    pace: Pace,
+    capacity: Capacity,
+    boundary: int,
+    need_bytes: int,
+    longest_s: float | None = None,
 ) -> tuple[list[GroupWork], list[TrialGroup]]:
     """The works of the next phase, and the groups that they are of.
 
@@ -91,7 +102,7 @@ def plan_phase(
             )
             for number, share in enumerate(share for share in shares if share)
         ], []
-    steps = pace.phase_iterations(records, capacity.num_slots)
+    steps = pace.phase_iterations(records, capacity.num_slots, longest_s)
     lengths = {one.number: min(steps, pace.max_iterations - one.position) for one in running}
     candidates = evened([records.candidate(one, lengths[one.number]) for one in running])
     groups = regroup(candidates, capacity, boundary).groups

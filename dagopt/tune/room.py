@@ -15,7 +15,8 @@ from typing import Any
 from dagopt.policy.merging.packing import Capacity
 from dagopt.spark.concurrency import is_local_mode
 from dagopt.spark.devices import array_module
-from dagopt.spark.phases import gpus_held, is_on_this_host, run_tasks, slots_now
+from dagopt.spark.phases import gpus_held, is_on_this_host, slots_now
+from dagopt.tune.places import Places
 
 _LEAST_FRACTION = 0.1
 """Share of an executor's memory that its JVM leaves at least: Spark's own smallest overhead."""
@@ -51,21 +52,20 @@ class Room:
         self._headroom_fraction = headroom_fraction
         self._memory: Memory | None = None
 
-    def measure(self) -> None:
+    def measure(self, places: Places) -> None:
         """Look at a task's memory; executors, those of a profile too, are there after that task."""
         if self._profile is None and self._is_seen_here():
             self._memory = seen_memory(None)
         else:
-            told = "dagopt tune: memory of a slot"
-            (self._memory,) = run_tasks(self._context, task_memory, [None], self._profile, told)
+            self._memory = places.call(task_memory, "dagopt tune: memory of a slot")
 
-    def now(self) -> Capacity:
-        """The capacity as executors are now."""
+    def now(self, num_slots: int | None = None) -> Capacity:
+        """The capacity as executors are now, or that of so many slots."""
         slots = slots_now(self._context, self._profile)
         return Capacity(
             memory_bytes=self._memory_bytes or self._slot_bytes(slots.on_a_host, slots.heap_bytes),
             headroom_fraction=self._headroom_fraction,
-            num_slots=slots.total,
+            num_slots=num_slots or slots.total,
         )
 
     def _is_seen_here(self) -> bool:

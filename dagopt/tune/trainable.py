@@ -55,6 +55,10 @@ def check_trainable(trainable: object, metric: str) -> None:
     Raises:
         InputError: a method is missing, or ``metric`` is no name.
     """
+    if isinstance(trainable, type):
+        raise InputError(
+            f"trainable is the class {trainable.__name__}, expected an object: {trainable.__name__}(...)"
+        )
     for name in ("init", "step"):
         if not callable(getattr(trainable, name, None)):
             raise InputError(

@@ -13,17 +13,17 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dagopt.errors import InfeasibleError, InputError
 from dagopt.policy.merging.candidates import CandidateRules
-from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host, run_tasks
+from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host
 from dagopt.tune.checkpoint import STATES, Store
 from dagopt.tune.data import dataset_name
 from dagopt.tune.frame_data import FrameData
-from dagopt.tune.phase import GroupOutcome, GroupWork
+from dagopt.tune.places import AllSlots, Places, Progress
 from dagopt.tune.plan import Pace, plan_phase
 from dagopt.tune.progress import Display
 from dagopt.tune.records import Boundary, Records, Status
@@ -123,6 +123,7 @@ class Tuner:
         self._profile = profile
         memory_bytes = None if memory is None else parse_bytes(memory)
         self._room = Room(self._context, profile, memory_bytes, headroom_fraction)
+        self._places: Places = AllSlots(self._context, profile)
         self._pace = Pace(max_iterations, phase_iterations, prunes=self._search.prunes)
         self._seed = seed
         self._callback = callback
@@ -164,23 +165,36 @@ class Tuner:
             KeyboardInterrupt: Ctrl-C; the next ``run`` with this checkpoint goes on from the last
                 boundary.
         """
-        own = tempfile.mkdtemp(prefix="dagopt-tune-") if self._checkpoint is None else None
-        try:
-            return self._run(Store(own or str(self._checkpoint)))
-        except BaseException as error:
-            if own is None and isinstance(error, KeyboardInterrupt):
-                logger.warning(
-                    "dagopt: stopped at boundary %d; run again with checkpoint '%s' to go on",
-                    self._num_boundaries,
-                    self._checkpoint,
-                )
-            else:
-                with contextlib.suppress(Exception):  # is not what went wrong
-                    self._search.give_up(self._records.trials if own is None else ())
-            raise
-        finally:
-            if own is not None:
+        if self._checkpoint is None:
+            own = tempfile.mkdtemp(prefix="dagopt-tune-")
+            try:
+                return self.run_on(self._places, own)
+            finally:
                 shutil.rmtree(own, ignore_errors=True)
+        try:
+            return self._run(Store(self._checkpoint))
+        except KeyboardInterrupt:
+            logger.warning(
+                "dagopt: stopped at boundary %d; run again with checkpoint '%s' to go on",
+                self._num_boundaries,
+                self._checkpoint,
+            )
+            raise
+        except BaseException:
+            self._give_up(self._records.trials)
+            raise
+
+    def run_on(self, places: Places, path: str) -> SweepResult:
+        """Run the sweep where somebody else says, in a folder of which nobody resumes it.
+
+        If it is stopped, all trials that run fail. Raises what :meth:`run` and ``places`` do.
+        """
+        self._places = places
+        try:
+            return self._run(Store(path))
+        except BaseException:
+            self._give_up(())
+            raise
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the display as it stands."""
@@ -196,7 +210,7 @@ class Tuner:
             if frame is None
             else replace(frame, path=store.path)
         )
-        self._room.measure()
+        self._room.measure(self._places)
         asked = self._ask(data)
         running = self._records.running()
         new = [(one.number, one.params) for one in running if one.position == 0]
@@ -217,6 +231,7 @@ class Tuner:
             )
         )
         worker = Worker(broadcast=self._context.broadcast(sweep))
+        self._places.boundary(self._progress())
         try:
             with self._display:
                 self._phases(store, worker, data)
@@ -239,11 +254,23 @@ class Tuner:
 
     def _phases(self, store: Store, worker: Worker, data: Any) -> None:
         while self._records.running():
+            given = self._places.take()
             works, groups = plan_phase(
-                self._records, self._pace, self._room.now(), self._num_boundaries, self._need_bytes
+                self._records,
+                self._pace,
+                self._room.now(given.num_slots),
+                self._num_boundaries,
+                self._need_bytes,
+                given.longest_s,
             )
+            costs_s = [one.predicted_s for one in groups]
+            told = f"dagopt tune: phase {self._records.num_phases + 1}, {len(works)} groups"
             began_s = time.perf_counter()
-            outcomes = self._run_phase(worker, works)
+            outcomes = self._places.run(
+                worker, works, costs_s or [float(len(work.trials)) for work in works], told
+            )
+            if outcomes is None:
+                continue
             self._write(
                 store,
                 works=tuple(works),
@@ -257,12 +284,24 @@ class Tuner:
                 self._write(store, asked=tuple(asked))
             store.keep(STATES, self._files())
             self._display.update(groups)
+            self._places.boundary(self._progress())
 
-    def _run_phase(
-        self, worker: Worker, works: Sequence[GroupWork]
-    ) -> list[tuple[GroupOutcome, str]]:
-        told = f"dagopt tune: phase {self._records.num_phases + 1}, {len(works)} groups"
-        return run_tasks(self._context, worker, works, self._profile, told)
+    def _progress(self) -> Progress:
+        records, running = self._records.trials.values(), self._records.running()
+        losses = [one.loss for one in records if one.loss is not None and not one.error]
+        best = min if self._search.minimizes else max
+        per_trial = self._pace.max_iterations
+        return Progress(
+            num_running=len(running),
+            num_done=sum(one.position for one in records),
+            num_left=sum(per_trial - one.position for one in running)
+            + per_trial * (self._num_trials - len(records)),
+            loss=best(losses, default=None),
+        )
+
+    def _give_up(self, kept: Collection[int]) -> None:
+        with contextlib.suppress(Exception):  # is not what went wrong
+            self._search.give_up(kept)
 
     def _ask(self, data: Any) -> list[tuple[int, dict[str, Any], str]]:
         """New trials, as far as there may be more."""

@@ -26,6 +26,12 @@ _GIVE_BACK: Final = ((-1, 64 << 20), (-2, 128 << 10))
 """What glibc itself comes to where arrays of 32 MiB are freed. Its adaptation cannot be turned on again."""
 
 
+_NOT_SENT: Final = (
+    ", which has the trainable or the data: give it to executors with spark.sparkContext.addPyFile, or in"
+    " spark.executorEnv.PYTHONPATH"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """Called in tasks with a group's work."""
@@ -35,8 +41,16 @@ class Worker:
 
     def __call__(self, work: GroupWork) -> tuple[GroupOutcome, str]:
         """What was measured, and the file that has the states."""
-        sweep = pickle.loads(self.broadcast.value)  # noqa: S301  ours
+        try:
+            sweep = pickle.loads(self.broadcast.value)  # noqa: S301  ours
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"{error}{_NOT_SENT}", name=error.name) from error
         return run_work(sweep, work)
+
+
+def not_sent(error: Exception) -> str:
+    """What a task said, if it could not import the module of the trainable or the data; else empty."""
+    return next((line for line in str(error).splitlines() if line.endswith(_NOT_SENT)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

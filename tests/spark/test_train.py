@@ -82,6 +82,22 @@ def test_a_job_that_hangs_is_stopped_and_goes_on_from_its_boundary_or_fails(
     assert "no boundary within its deadline, 2 times in a row" in found["always"]["error"]
 
 
+def test_a_sweep_shares_accelerators_with_a_training_and_finds_what_it_finds_alone(
+    scenarios: dict[str, Any],
+) -> None:
+    found = scenarios["swept"]
+    assert found["sweep"] == ["done", 6 * 400, 6 * 400, ""]
+    assert found["losses"] <= 1e-5
+    assert found["best"]
+    assert found["falls"]
+    assert found["overlaps"] == 0
+    assert found["beside"]["status"] == "done"
+    # It has more when it is alone.
+    assert found["after"] > found["during"] >= 1
+    assert "phase 2, iteration 0, on" in "\n".join(found["logs"])
+    assert found["cancelled"] == ["cancelled", True]
+
+
 def test_a_killed_executor_costs_a_phase_and_no_iteration(scenarios: dict[str, Any]) -> None:
     found = scenarios["killed"]
     assert found["flag"]

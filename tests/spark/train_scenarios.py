@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 from pyspark.sql import SparkSession
 
 from dagopt.cli.main import main as command
 from dagopt.errors import DagoptError
-from dagopt.train import Scheduler, TrainJob
+from dagopt.train import Scheduler, SweepJob, TrainJob
+from dagopt.tune import Tuner
+from jobs.sweep_models import Logistic
 from jobs.train_jobs import alone, worst_error
 
 warnings.simplefilter("ignore")
@@ -239,6 +242,83 @@ def commands(spark: Any) -> dict[str, Any]:
     return found
 
 
+class Slow(Logistic):
+    """A step that takes its time, for one trial as for a stack."""
+
+    def step(self, state: Any, batch: Any, params: Any, xp: Any) -> Any:
+        time.sleep(0.005)
+        return super().step(state, batch, params, xp)
+
+
+def sweep_data(_: Any) -> list[dict[str, Any]]:
+    x, y = table()
+    one_hot = np.eye(2, dtype=np.float32)[(y[:, 0] > 0).astype(int)]
+    return [{"x": x[n : n + 50], "y": one_hot[n : n + 50]} for n in range(0, 200, 50)]
+
+
+def study() -> Any:
+    sampler = optuna.samplers.RandomSampler(seed=1)
+    return optuna.create_study(sampler=sampler, pruner=optuna.pruners.NopPruner())
+
+
+SPACE = {"lr": optuna.distributions.FloatDistribution(1e-3, 0.3, log=True)}
+
+
+def swept(spark: Any) -> dict[str, Any]:
+    """A sweep beside a training, and alone."""
+    search = SweepJob(
+        name="search",
+        trainable=Slow(8, 2),
+        data=sweep_data,
+        study=study(),
+        space=SPACE,
+        num_trials=6,
+        max_iterations=400,
+    )
+    beside = job("beside", Model(), 60)
+    with Scheduler(spark, interval_s=1.0) as scheduler:
+        scheduler.submit(search, beside)
+        scheduler.wait()
+        found = summary(scheduler, beside)
+        status, result = scheduler.status("search"), scheduler.sweep_result("search")
+        logs = scheduler.logs("search")
+        over_s = max(stay.until_s or 0.0 for stay in scheduler.stays if stay.job == "beside")
+        sizes = [
+            (stay.from_s > over_s, len(stay.slots))
+            for stay in scheduler.stays
+            if stay.job == "search"
+        ]
+        endless = SweepJob(
+            name="endless",
+            trainable=Slow(8, 2),
+            data=sweep_data,
+            study=study(),
+            space=SPACE,
+            num_trials=4,
+            max_iterations=10**6,
+        )
+        scheduler.submit(endless)
+        while scheduler.status("endless").iteration == 0 and not scheduler.status("endless").error:
+            time.sleep(0.1)
+        scheduler.cancel("endless")
+        scheduler.wait()
+        cancelled = scheduler.status("endless").status
+    states = {one.state for one in endless.study.get_trials()}
+    alone_too = Tuner(spark, Slow(8, 2), sweep_data, study(), 6, 400, space=SPACE).run()
+    pairs = zip(result.trials, alone_too.trials, strict=True) if result else ()
+    return {
+        **found,
+        "sweep": [status.status, status.iteration, status.num_iterations, status.error],
+        "losses": max((worst_error(a.losses, b.losses) for a, b in pairs), default=1.0),
+        "best": result is not None and result.best_state is not None,
+        "falls": list(status.losses) == sorted(status.losses, reverse=True),
+        "during": max(size for is_after, size in sizes if not is_after),
+        "after": max((size for is_after, size in sizes if is_after), default=0),
+        "logs": logs,
+        "cancelled": [cancelled, states == {optuna.trial.TrialState.FAIL}],
+    }
+
+
 def killed(spark: Any) -> dict[str, Any]:
     jobs = [job("killed", Killing("killed"), 120), job("other", Model(), 60)]
     with Scheduler(spark, interval_s=1.0) as scheduler:
@@ -283,7 +363,7 @@ def main() -> None:
     spark = SparkSession.builder.getOrCreate()
     # Executors import torch; where that takes long, a scheduler takes restarts for too costly to grow.
     spark.sparkContext.parallelize(range(4), 4).map(lambda _: time.sleep(1)).collect()
-    for scenario in (shared, hangs, commands, left, killed, ended):
+    for scenario in (shared, swept, hangs, commands, left, killed, ended):
         began_s = time.monotonic()
         print(json.dumps({scenario.__name__: scenario(spark)}), flush=True)
         print(f"{scenario.__name__}: {time.monotonic() - began_s:.1f} s", file=sys.stderr)

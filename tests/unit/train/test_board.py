@@ -46,6 +46,7 @@ def job(name: str, num_iterations: int = 1000, **fields: Any) -> TrainJob:
 
 def outcomes(launch: Launch, now_s: float, step_s: float = 0.1) -> list[PhaseOutcome]:
     """A phase whose step takes time by its largest share of micro-batches."""
+    assert isinstance(launch.job, TrainJob)
     size = len(launch.slots)
     whole_s = step_s * -(-launch.job.num_micro_batches // size) / launch.job.num_micro_batches
     count = max(1, int(launch.phase_s / whole_s))

@@ -18,6 +18,7 @@ from dagopt.errors import InputError
 from dagopt.train.job import TrainJob
 from dagopt.train.records import JobStatus
 from dagopt.train.spool import Spool, ask
+from dagopt.train.sweep import SweepJob
 
 FILE = """
 from dagopt.train import TrainJob
@@ -36,7 +37,7 @@ class Jobs:
         self.names: list[str] = []
         self.goes_on = threading.Event()
 
-    def submit(self, *jobs: TrainJob) -> None:
+    def submit(self, *jobs: TrainJob | SweepJob) -> None:
         if any(job.name == "bad" for job in jobs):
             raise InputError("job bad is there already")
         self.names += [job.name for job in jobs]
@@ -121,7 +122,10 @@ def test_requests_are_answered_in_a_folder_that_is_its_owners_only(tmp_path: Pat
         ),
         ({"do": "submit", "file": "a.py", "source": "import sys; sys.exit(3)"}, "SystemExit: 3"),
         ({"do": "submit", "file": "a.py", "source": "raise KeyboardInterrupt"}, "KeyboardInt"),
-        ({"do": "submit", "file": "a.py", "source": "x = 1"}, "a.py has no TrainJob"),
+        (
+            {"do": "submit", "file": "a.py", "source": "x = 1"},
+            "a.py has no TrainJob and no SweepJob",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, request_: dict[str, str], told: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dagopt.spark.phases import Slots, slots_now
 from dagopt.tune import room
+from dagopt.tune.places import AllSlots
 from dagopt.tune.room import Memory, Room, cgroup_bytes
 from tests.unit.tune.one_process import Context, executor
 
@@ -61,7 +62,7 @@ def test_capacity_follows_the_executors(monkeypatch: pytest.MonkeyPatch) -> None
     seen = Memory(accelerator_bytes=None, machine_bytes=22 * GIB, process_bytes=None)
     monkeypatch.setattr(room, "task_memory", lambda _: seen)
     measured = Room(context, None, None, 0.0)
-    measured.measure()
+    measured.measure(AllSlots(context, None))
     assert (measured.now().num_slots, measured.now().memory_bytes) == (4, 4 * GIB)
     context.executors.append(executor("a", 4))
     assert (measured.now().num_slots, measured.now().memory_bytes) == (8, 10 * GIB // 8)
@@ -84,8 +85,8 @@ def test_memory_of_a_slot(
     if seen.process_bytes:
         context.conf["spark.executor.memory"] = "1g"
     measured = Room(context, None if held == 0 else profile(held), None, 0.0)
-    monkeypatch.setattr("dagopt.tune.room.run_tasks", lambda *_: [seen])
-    measured.measure()
+    monkeypatch.setattr("dagopt.tune.places.run_tasks", lambda *_: [seen])
+    measured.measure(AllSlots(context, None))
     assert measured.now().memory_bytes == expected
 
 
