@@ -34,9 +34,13 @@ class SweepResult:
     records: tuple[TrialRecord, ...]
     minimizes: bool
     """Whether a lower loss is better."""
+    metric: str
+    """Which of the step's metrics the losses are."""
 
     @classmethod
-    def of(cls, records: Records, search: Search, store: Store, elapsed_s: float) -> SweepResult:
+    def of(
+        cls, records: Records, search: Search, store: Store, *, elapsed_s: float, metric: str
+    ) -> SweepResult:
         """From what is known at the end."""
         best = records.best(minimizes=search.minimizes)
         state = None
@@ -52,6 +56,7 @@ class SweepResult:
             not_stackable="; ".join(sorted(set(records.not_stackable.values()))),
             records=every,
             minimizes=search.minimizes,
+            metric=metric,
         )
 
     @property
@@ -84,7 +89,7 @@ class SweepResult:
         best = (
             "no trial completed"
             if self.best is None
-            else f"best is trial {self.best.number} with loss {self.best.losses[-1]:.6g}"
+            else f"best is trial {self.best.number} with {self.metric} {self.best.losses[-1]:.6g}"
         )
         return (
             f"{told} in {format_s(self.elapsed_s)}; {best};"
@@ -115,7 +120,7 @@ class SweepResult:
         ]
         return (
             html_table([(self.summary(),)])
-            + html_table(rows, ("trial", "status", "loss", "parameters"))
+            + html_table(rows, ("trial", "status", self.metric, "parameters"))
             + html_table(groups, ("phase", "mode", "trials", "peak", "why"))
         )
 

@@ -56,7 +56,8 @@ class Tuner:
         num_trials: trials of the sweep, >= 1.
         max_iterations: iterations of a trial that is not pruned, >= 1.
         space: see ``study_or_space``.
-        metric: which of the step's metrics is reported to Optuna.
+        metric: which of the step's metrics is reported to Optuna. Of a space alone the lowest is best; a
+            study says its direction.
         batch_size: rows of a batch of a DataFrame, where trials have no such parameter.
         checkpoint: a folder that pyarrow.fs opens, the same for driver and executors. A sweep with
             boundaries there is resumed. Default: one that lives as long as the sweep, in local modes.
@@ -121,7 +122,7 @@ class Tuner:
         self._batch_size = batch_size
         self._checkpoint = checkpoint
         self._profile = profile
-        memory_bytes = None if memory is None else parse_bytes(memory)
+        memory_bytes = None if memory is None else _size("memory", memory)
         self._room = Room(self._context, profile, memory_bytes, headroom_fraction)
         self._places: Places = AllSlots(self._context, profile)
         self._pace = Pace(max_iterations, phase_iterations, prunes=self._search.prunes)
@@ -238,7 +239,21 @@ class Tuner:
         finally:
             with contextlib.suppress(Exception):  # a context that is gone is not what went wrong
                 worker.broadcast.destroy()
-        return SweepResult.of(self._records, self._search, store, time.time() - began_s)
+        self._warn_of_failures()
+        return SweepResult.of(
+            self._records,
+            self._search,
+            store,
+            elapsed_s=time.time() - began_s,
+            metric=self._metric,
+        )
+
+    def _warn_of_failures(self) -> None:
+        trials = list(self._records.trials.values())
+        if trials and all(one.status == "failed" for one in trials):
+            error = next((one.error for one in trials if one.error), "")
+            told = error.strip().rpartition("\n")[2] or "a loss that is not finite"
+            logger.warning("dagopt: all %d trials failed, the first with: %s", len(trials), told)
 
     def _try(self, data: Any, number: int, params: dict[str, Any]) -> int:
         """Bytes that a trial needs at least."""
@@ -387,6 +402,13 @@ class Tuner:
         best = self._records.best(minimizes=self._search.minimizes)
         kept = {one.file for one in records if one.status == "running" and one.file}
         return sorted(kept | ({best.file} if best is not None else set()))
+
+
+def _size(name: str, text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 def _whole(name: str, value: Any) -> int:

@@ -50,7 +50,8 @@ class Worker:
 
 def not_sent(error: Exception) -> str:
     """What a task said, if it could not import the module of the trainable or the data; else empty."""
-    return next((line for line in str(error).splitlines() if line.endswith(_NOT_SENT)), "")
+    lines = (line for line in str(error).splitlines() if line.endswith(_NOT_SENT))
+    return next(lines, "").partition("ModuleNotFoundError: ")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,7 @@ def test_a_sweep_that_goes_on_reads_the_rows_that_it_read_before(sweeps: dict[st
         ("space", "InputError: space is empty, expected at least one parameter"),
         ("no space", "InputError: space is missing"),
         ("capacity", "InfeasibleError: trial 0 needs"),
+        ("module", "InputError: No module named 'own_model', which has the trainable or the data:"),
         ("trainable", "InputError: trainable: object has no method init"),
         ("number", "InputError: num_trials is 0, must be a whole number >= 1"),
         ("data", "InputError: data is a list, expected a function"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import logging
@@ -292,7 +293,14 @@ def recomputed(spark: Any) -> dict[str, Any]:
 
 def errors(spark: Any) -> dict[str, Any]:
     mlp = Mlp(NUM_INPUTS, 2)
+    # A module that this process can import, and those of executors cannot.
+    (WORK / "own_model.py").write_text(
+        "from jobs.sweep_models import Mlp\n\n\nclass Own(Mlp):\n    pass\n"
+    )
+    sys.path.insert(0, str(WORK))
+    own = importlib.import_module("own_model").Own(NUM_INPUTS, 2)
     return {
+        "module": error_of(spark, own, data, study(), 2, 5, space=SPACE),
         "state": error_of(spark, Unpicklable(NUM_INPUTS, 2), data, study(), 2, 5, space=SPACE),
         "space": error_of(spark, mlp, data, {}, 2, 5),
         "no space": error_of(spark, mlp, data, study(), 2, 5),

@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 import pytest
 
+from dagopt.errors import InputError
 from dagopt.tune import Tuner
 from jobs.sweep_models import Logistic
 from tests.unit.tune.one_process import Context, Killed, Rows, dying
@@ -85,6 +86,38 @@ def test_the_error_that_ends_a_sweep_is_seen_and_leaves_no_trial_running(tmp_pat
     with pytest.raises(RuntimeError, match="Spark is gone"):
         tuner(Gone(), found).run()
     assert {one.state.name for one in found.trials} == {"FAIL"}
+
+
+class Wrong(Logistic):
+    """Fails in each trial, and reports no loss."""
+
+    def step(self, state: Any, batch: Any, params: Any, xp: Any) -> dict[str, Any]:
+        return {"accuracy": super().step(state, batch, params, xp)["loss"]}
+
+
+def test_a_sweep_in_which_all_trials_fail_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    spark: Any = SimpleNamespace(sparkContext=Context())
+    result = Tuner(
+        spark, Wrong(4, 2), lambda _: BATCHES, study("none", None), 3, 15, space=SPACE
+    ).run()
+    assert result.best is None
+    assert "all 3 trials failed, the first with: KeyError" in caplog.text
+
+
+def test_the_summary_names_the_metric() -> None:
+    spark: Any = SimpleNamespace(sparkContext=Context())
+    fields: dict[str, Any] = {"space": SPACE, "metric": "accuracy"}
+    found = Tuner(spark, Wrong(4, 2), lambda _: BATCHES, study("none", None), 3, 15, **fields).run()
+    assert found.best is not None
+    assert f"with accuracy {found.best.losses[-1]:.6g}" in found.summary()
+
+
+def test_a_class_and_a_size_without_unit_are_told_by_name() -> None:
+    spark: Any = SimpleNamespace(sparkContext=Context())
+    with pytest.raises(InputError, match=r"trainable is the class Logistic, expected an object"):
+        Tuner(spark, Logistic, lambda _: BATCHES, SPACE, 3, 15)
+    with pytest.raises(InputError, match="memory: expected a size"):
+        tuner(Context(), study("none", None), memory="4x")
 
 
 def test_the_users_description_of_jobs_is_back_after_each_of_a_sweep() -> None:
