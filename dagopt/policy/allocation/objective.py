@@ -28,6 +28,8 @@ from dagopt.errors import InputError
 Objective: TypeAlias = Literal["jct", "throughput", "fairness"]
 
 _LEAST_RATIO = 1e-3
+_SEVERITY = 4
+"""How much more the latest job counts than others: 2 leaves larger worst ratios, 8 moves jobs too often."""
 _LEAST_POWER, _MOST_POWER = 0.05, 0.95
 
 
@@ -65,7 +67,7 @@ def weights(
     if objective == "fairness":
         ratio: NDArray[np.float64] = (age_s + size_s) / alone_s
         # Whoever is done in a moment counts little, but not nothing.
-        return np.maximum(ratio, _LEAST_RATIO) ** 2
+        return np.maximum(ratio, _LEAST_RATIO) ** _SEVERITY
     exponent = 1 / (1 - float(np.clip(power, _LEAST_POWER, _MOST_POWER)))
     largest_first = np.argsort(-size_s, kind="stable")
     rank = np.empty(len(size_s))
