@@ -106,7 +106,7 @@ def _start(
     first = np.array([mean_s / 2, slope_s, *([mean_s / 4, mean_s / 40] * 2), mean_s / 40, 1.5])
     low = np.array([_TINY_S] * 7 + [1.0])
     high = np.array([np.inf] * 7 + [_MOST_OVERLAP])
-    base = np.full(8, _TINY_S) if known is None else np.array(known.row())
+    base = np.full(8, _TINY_S) if known is None else np.maximum(known.row(), _TINY_S)
     base[7] = 1.0 if known is None else known.overlap
 
     def fix(columns: Sequence[int]) -> None:

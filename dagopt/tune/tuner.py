@@ -150,6 +150,7 @@ class Tuner:
         )
         self._num_boundaries = 0
         self._need_bytes = 0
+        self._best_loss: float | None = None
         if checkpoint is None and not is_on_this_host(self._context):
             raise InputError(
                 "checkpoint is missing: expected a folder that driver and executors share, such as"
@@ -203,6 +204,7 @@ class Tuner:
 
     def _run(self, store: Store) -> SweepResult:
         began_s = time.time()
+        self._best_loss = None
         self._resume(store)
         application = str(self._context.applicationId)
         frame = self._records.frame
@@ -304,14 +306,16 @@ class Tuner:
     def _progress(self) -> Progress:
         records, running = self._records.trials.values(), self._records.running()
         losses = [one.loss for one in records if one.loss is not None and not one.error]
+        losses += [] if self._best_loss is None else [self._best_loss]
         best = min if self._search.minimizes else max
+        self._best_loss = best(losses, default=None)
         per_trial = self._pace.max_iterations
         return Progress(
             num_running=len(running),
             num_done=sum(one.position for one in records),
             num_left=sum(per_trial - one.position for one in running)
             + per_trial * (self._num_trials - len(records)),
-            loss=best(losses, default=None),
+            loss=self._best_loss,
         )
 
     def _give_up(self, kept: Collection[int]) -> None:

@@ -86,14 +86,14 @@ def test_a_sweep_shares_accelerators_with_a_training_and_finds_what_it_finds_alo
     scenarios: dict[str, Any],
 ) -> None:
     found = scenarios["swept"]
-    assert found["sweep"] == ["done", 6 * 400, 6 * 400, ""]
+    assert found["sweep"] == ["done", 8 * 600, 8 * 600, ""]
     assert found["losses"] <= 1e-5
     assert found["best"]
     assert found["falls"]
     assert found["overlaps"] == 0
     assert found["beside"]["status"] == "done"
-    # It has more when it is alone.
-    assert found["after"] > found["during"] >= 1
+    # It has several when it is alone, and no fewer than beside the training.
+    assert found["after"] >= max(2, found["during"])
     assert "phase 2, iteration 0, on" in "\n".join(found["logs"])
     assert found["cancelled"] == ["cancelled", True]
 

@@ -243,10 +243,10 @@ def commands(spark: Any) -> dict[str, Any]:
 
 
 class Slow(Logistic):
-    """A step that takes its time, for one trial as for a stack."""
+    """A step that takes its time, for each trial of a stack."""
 
     def step(self, state: Any, batch: Any, params: Any, xp: Any) -> Any:
-        time.sleep(0.005)
+        time.sleep(0.005 * np.size(params["lr"]))
         return super().step(state, batch, params, xp)
 
 
@@ -272,8 +272,9 @@ def swept(spark: Any) -> dict[str, Any]:
         data=sweep_data,
         study=study(),
         space=SPACE,
-        num_trials=6,
-        max_iterations=400,
+        num_trials=8,
+        max_iterations=600,
+        phase_iterations=100,
     )
     beside = job("beside", Model(), 60)
     with Scheduler(spark, interval_s=1.0) as scheduler:
@@ -304,7 +305,7 @@ def swept(spark: Any) -> dict[str, Any]:
         scheduler.wait()
         cancelled = scheduler.status("endless").status
     states = {one.state for one in endless.study.get_trials()}
-    alone_too = Tuner(spark, Slow(8, 2), sweep_data, study(), 6, 400, space=SPACE).run()
+    alone_too = Tuner(spark, Slow(8, 2), sweep_data, study(), 8, 600, space=SPACE).run()
     pairs = zip(result.trials, alone_too.trials, strict=True) if result else ()
     return {
         **found,
