@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark.gpu_cluster import run_scenarios
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROWS = [[i, i // 5, 2 * i] for i in range(100)]
 

@@ -96,6 +96,7 @@ print("result", json.dumps(result), flush=True)
 ROWS = sorted(n % 4 for n in range(100))
 
 
+@pytest.mark.slow
 def test_contexts_one_after_the_other(
     run_spark_script: RunSparkScript, spark_jar: Path, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ sc.stop()
 ROWS = [[[(key + 1) % 4, key], 100] for key in range(4)]
 
 
+@pytest.mark.slow
 def test_a_fetch_failure_while_tasks_are_held(
     run_spark_script: RunSparkScript, spark_jar: Path, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT, ScriptResult, run_spark
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def drive(directory: Path, name: str, *when: str) -> ScriptResult:
