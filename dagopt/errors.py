@@ -1,4 +1,4 @@
-"""Every exception dagopt raises on purpose.
+"""Every exception dagopt raises on purpose, and what the traceback of any says in a line.
 
 * DagoptError
   - InputError            what the caller handed in is wrong: fix the input
@@ -88,3 +88,8 @@ class BridgeError(DagoptError):
     """The JVM side of dagopt is not there, went away or spoke another protocol."""
 
     exit_code = 4
+
+
+def last_line(told: str) -> str:
+    """What a traceback says at its end; of another text its last line."""
+    return told.strip().rpartition("\n")[2]

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from dagopt.errors import last_line
 from dagopt.train.spool import ask
 
 _EPILOG = """
@@ -72,7 +73,7 @@ def show(*, spool: str, timeout: float, as_json: bool) -> None:
         loss = f"{row['losses'][-1]:.6g}" if row["losses"] else ""
         done = f"{row['iteration']}/{row['num_iterations']}"
         counts = (str(row["num_accelerators"]), str(row["num_moves"]))
-        error = row["error"].strip().rpartition("\n")[2]
+        error = last_line(row["error"])
         table.add_row(row["name"], row["status"], done, loss, *counts, error)
     Console(soft_wrap=True).print(table)
 

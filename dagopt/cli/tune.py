@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dagopt.errors import InputError
+from dagopt.errors import InputError, last_line
 
 _EPILOG = """
 \b
@@ -42,7 +42,7 @@ def show(*, study: str, storage: str, as_json: bool) -> None:
         params = ", ".join(f"{name}={value}" for name, value in sorted(row["params"].items()))
         loss = "" if row["loss"] is None else f"{row['loss']:.6g}"
         cells = (row["iterations"], row["merged_iterations"])
-        error = row["error"].strip().rpartition("\n")[2]
+        error = last_line(row["error"])
         table.add_row(str(row["trial"]), row["state"], loss, *map(str, cells), params, error)
     Console(soft_wrap=True).print(table)
 

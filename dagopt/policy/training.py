@@ -102,14 +102,14 @@ def _worth(
     known = np.array([view.coefficients is not None for view in jobs])
     size_s = np.where(known, remaining / found.share_per_s, 0.0)
     alone_s = np.maximum((remaining + progress) / found.share_per_s, 1.0)
+    steady_s = _STEADY_INTERVALS * cluster.interval_s
     if objective == "fairness":
         # Of whom nothing is known yet is taken to be short: else it would never come to run.
-        short_s = _STEADY_INTERVALS * cluster.interval_s
-        size_s = np.where(known, size_s, short_s)
-        alone_s = np.where(known, alone_s, short_s)
+        size_s = np.where(known, size_s, steady_s)
+        alone_s = np.where(known, alone_s, steady_s)
     weight = weights(objective, size_s, power=found.power, age_s=age_s, alone_s=alone_s)
     weight = weight / found.share_per_s
-    lasts_s = (age_s + _STEADY_INTERVALS * cluster.interval_s) / (restarts + 1)
+    lasts_s = (age_s + steady_s) / (restarts + 1)
     left_s = remaining[:, None] / np.maximum(found.per_s, 1e-30)
     horizon_s = np.where(known[:, None], np.minimum(left_s, lasts_s[:, None]), np.inf)
     kept = np.maximum(0.0, 1 - cluster.restart_s / np.maximum(horizon_s, 1e-9))

@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dagopt.spark.jar import minor_of, numbers_of
 
@@ -47,6 +48,11 @@ def is_local_mode(master: str) -> bool:
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
+def allocates_by_demand(conf: Any) -> bool:
+    """Whether Spark changes the number of executors while it runs; ``conf`` is a mapping or a SparkConf."""
+    return str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+
+
 def takes_whole_cpus(spark_version: str) -> bool:
     """Whether tasks of that Spark take whole cores only, as before 4.3."""
     return numbers_of(minor_of(spark_version)) < (4, 3)
@@ -65,7 +71,7 @@ def raise_slots(
     """
     if is_local_mode(master):
         return _not_raised(f"{master} has no resource profiles")
-    if base.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+    if allocates_by_demand(base):
         return _not_raised("dynamic allocation asks for executors by their slots")
     if any(key.startswith("spark.task.resource.") for key in base):
         return _not_raised("tasks have custom resources (spark.task.resource.*)")

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from dagopt.errors import InputError
-from dagopt.spark.concurrency import LOCAL_CLUSTER, is_local_mode
+from dagopt.spark.concurrency import LOCAL_CLUSTER, allocates_by_demand, is_local_mode
 from dagopt.spark.devices import RESOURCE
 from dagopt.spark.executors import live_executors
 from dagopt.spark.profiles import java_profile, spark_memory_bytes
@@ -82,7 +82,7 @@ def slots_now(context: Any, profile: Any) -> Slots:
             hosts.setdefault(one.host, []).append(count)
     total = sum(map(sum, hosts.values()))
     most = max(hosts.values(), key=sum, default=[1])
-    by_demand = conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    by_demand = allocates_by_demand(conf)
     number = conf.get("spark.dynamicAllocation.maxExecutors" if by_demand else _INSTANCES, "0")
     if number.isdecimal():  # the default of the former is infinity
         total = max(total, max(most) * int(number))

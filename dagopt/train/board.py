@@ -301,11 +301,8 @@ class Board:
 
     def close(self, status: Status, why: str, now_s: float) -> None:
         """Nothing runs any more, and nothing will: jobs that are not over end so."""
-        for record in self.records.values():
-            if not record.is_over:
-                self._end(record, status, why)
-            if record.slots:
-                self._free(record, now_s)
+        for name in self.records:
+            self.end(name, status, why, now_s)
 
     # What is known
 

@@ -18,6 +18,7 @@ from dagopt.errors import InfeasibleError, InputError
 from dagopt.model.topology import ExecutorResources, Link, Topology
 from dagopt.policy.training import Scheduler as TrainingPolicy
 from dagopt.spark.barrier import executors_of, num_expected, start_thread
+from dagopt.spark.concurrency import allocates_by_demand
 from dagopt.spark.phases import context_of, is_on_this_host
 from dagopt.spark.profiles import gpu_profile
 from dagopt.train.board import Board
@@ -88,8 +89,7 @@ class Scheduler:
         if not 0 < interval_s < float("inf"):
             raise InputError(f"interval_s is {interval_s}, must be > 0")
         self._spark, self._context = spark, context_of(spark)
-        by_demand = self._context.getConf().get("spark.dynamicAllocation.enabled", "false")
-        if by_demand.lower() == "true":
+        if allocates_by_demand(self._context.getConf()):
             raise InputError(
                 "spark.dynamicAllocation.enabled is true, must be false: Spark has no barrier stages"
                 " with it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import dagopt
+from dagopt.errors import last_line
 from dagopt.reporting.figure import Bar, Panel
 from dagopt.reporting.page import Page, render
 from dagopt.reporting.table import PageTable
@@ -47,7 +48,7 @@ def sweep_page(summary: str, phases: Sequence[PhaseRecord], results: Sequence[Tr
             str(len(one.losses)),
             str(one.num_merged),
             ", ".join(f"{name}={value}" for name, value in sorted(one.params.items())),
-            one.error.strip().rpartition("\n")[2],
+            last_line(one.error),
         )
         for one in results
     )

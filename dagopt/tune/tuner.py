@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dagopt.errors import InfeasibleError, InputError
+from dagopt.errors import InfeasibleError, InputError, last_line
 from dagopt.policy.merging.candidates import CandidateRules
 from dagopt.spark.phases import context_of, dumps, is_frame, is_on_this_host
 from dagopt.tune.checkpoint import STATES, Store
@@ -254,7 +254,7 @@ class Tuner:
         trials = list(self._records.trials.values())
         if trials and all(one.status == "failed" for one in trials):
             error = next((one.error for one in trials if one.error), "")
-            told = error.strip().rpartition("\n")[2] or "a loss that is not finite"
+            told = last_line(error) or "a loss that is not finite"
             logger.warning("dagopt: all %d trials failed, the first with: %s", len(trials), told)
 
     def _try(self, data: Any, number: int, params: dict[str, Any]) -> int:

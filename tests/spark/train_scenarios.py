@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -289,14 +290,13 @@ def swept(spark: Any) -> dict[str, Any]:
             for stay in scheduler.stays
             if stay.job == "search"
         ]
-        endless = SweepJob(
+        endless = replace(
+            search,
             name="endless",
-            trainable=Slow(8, 2),
-            data=sweep_data,
             study=study(),
-            space=SPACE,
             num_trials=4,
             max_iterations=10**6,
+            phase_iterations=None,
         )
         scheduler.submit(endless)
         while scheduler.status("endless").iteration == 0 and not scheduler.status("endless").error:

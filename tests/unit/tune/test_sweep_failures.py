@@ -75,10 +75,10 @@ class Gone(Context):
         return SimpleNamespace(value=value, destroy=destroy)
 
 
-def tuner(context: Any, found: Any, **fields: Any) -> Tuner:
+def tuner(context: Any, found: Any, model: Any = None, **fields: Any) -> Tuner:
     spark: Any = SimpleNamespace(sparkContext=context)
     arguments: dict[str, Any] = {"space": SPACE, "phase_iterations": 5, **fields}
-    return Tuner(spark, Logistic(4, 2), lambda _: BATCHES, found, 3, 15, **arguments)
+    return Tuner(spark, model or Logistic(4, 2), lambda _: BATCHES, found, 3, 15, **arguments)
 
 
 def test_the_error_that_ends_a_sweep_is_seen_and_leaves_no_trial_running(tmp_path: Path) -> None:
@@ -96,26 +96,20 @@ class Wrong(Logistic):
 
 
 def test_a_sweep_in_which_all_trials_fail_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    spark: Any = SimpleNamespace(sparkContext=Context())
-    result = Tuner(
-        spark, Wrong(4, 2), lambda _: BATCHES, study("none", None), 3, 15, space=SPACE
-    ).run()
+    result = tuner(Context(), study("none", None), Wrong(4, 2)).run()
     assert result.best is None
     assert "all 3 trials failed, the first with: KeyError" in caplog.text
 
 
 def test_the_summary_names_the_metric() -> None:
-    spark: Any = SimpleNamespace(sparkContext=Context())
-    fields: dict[str, Any] = {"space": SPACE, "metric": "accuracy"}
-    found = Tuner(spark, Wrong(4, 2), lambda _: BATCHES, study("none", None), 3, 15, **fields).run()
+    found = tuner(Context(), study("none", None), Wrong(4, 2), metric="accuracy").run()
     assert found.best is not None
     assert f"with accuracy {found.best.losses[-1]:.6g}" in found.summary()
 
 
 def test_a_class_and_a_size_without_unit_are_told_by_name() -> None:
-    spark: Any = SimpleNamespace(sparkContext=Context())
     with pytest.raises(InputError, match=r"trainable is the class Logistic, expected an object"):
-        Tuner(spark, Logistic, lambda _: BATCHES, SPACE, 3, 15)
+        tuner(Context(), study("none", None), Logistic)
     with pytest.raises(InputError, match="memory: expected a size"):
         tuner(Context(), study("none", None), memory="4x")
 
