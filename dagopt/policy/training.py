@@ -22,10 +22,8 @@ from dagopt.policy.allocation.objective import Objective, weights
 from dagopt.policy.allocation.place import place
 from dagopt.policy.allocation.share import share
 from dagopt.policy.allocation.speeds import Speeds, speeds
+from dagopt.policy.allocation.stay import expected_stay_s, steady_s
 from dagopt.policy.regrouping.regroup import Regrouping, regroup
-
-_STEADY_INTERVALS = 10
-"""A job that just came is taken to keep its next placement for so many intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +33,9 @@ class Scheduler:
     objective: Objective = "jct"
     regrouping: Regrouping | None = field(default_factory=Regrouping)
     """How jobs are moved together; None leaves them where they are."""
+    chooses_members: bool = True
+    """Whether live jobs leave accelerators of the plan for others, by what each of them measured: see
+    :mod:`dagopt.policy.allocation.members`."""
     name: str = "dagopt"
     tunes_batch: bool = True
 
@@ -98,18 +99,17 @@ def _worth(
     remaining = np.array([view.remaining for view in jobs])
     progress = np.array([view.progress for view in jobs])
     age_s = np.array([view.age_s for view in jobs])
-    restarts = np.array([view.num_restarts for view in jobs])
+    restarts = np.array([view.num_restarts for view in jobs], dtype=np.float64)
     known = np.array([view.coefficients is not None for view in jobs])
     size_s = np.where(known, remaining / found.share_per_s, 0.0)
     alone_s = np.maximum((remaining + progress) / found.share_per_s, 1.0)
-    steady_s = _STEADY_INTERVALS * cluster.interval_s
     if objective == "fairness":
         # Of whom nothing is known yet is taken to be short: else it would never come to run.
-        size_s = np.where(known, size_s, steady_s)
-        alone_s = np.where(known, alone_s, steady_s)
+        size_s = np.where(known, size_s, steady_s(cluster.interval_s))
+        alone_s = np.where(known, alone_s, steady_s(cluster.interval_s))
     weight = weights(objective, size_s, power=found.power, age_s=age_s, alone_s=alone_s)
     weight = weight / found.share_per_s
-    lasts_s = (age_s + steady_s) / (restarts + 1)
+    lasts_s = expected_stay_s(age_s, restarts, cluster.interval_s)
     left_s = remaining[:, None] / np.maximum(found.per_s, 1e-30)
     horizon_s = np.where(known[:, None], np.minimum(left_s, lasts_s[:, None]), np.inf)
     kept = np.maximum(0.0, 1 - cluster.restart_s / np.maximum(horizon_s, 1e-9))

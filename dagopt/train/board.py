@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dagopt.errors import InfeasibleError, InputError
-from dagopt.model.topology import ExecutorResources, Link, Topology, topology_of_executors
+from dagopt.model.topology import ExecutorResources
+from dagopt.train.cluster import Cluster, Links, cluster_of
 from dagopt.train.job import Job, Load, TrainJob
 from dagopt.train.records import (
     JobStatus,
@@ -74,20 +75,18 @@ class Board:
     Args:
         policy: what decides.
         interval_s: seconds between plans.
-        local: link between two accelerators of a host, until sums were measured.
-        network: link between hosts.
+        links: among accelerators.
     """
 
-    def __init__(self, policy: Policy, interval_s: float, *, local: Link, network: Link) -> None:
+    def __init__(self, policy: Policy, interval_s: float, links: Links) -> None:
         self.records: dict[str, Record] = {}
         self.runs: list[PhaseRun] = []
         self.moves: list[Move] = []
         self.stays: list[Stay] = []
-        self.topology: Topology | None = None
+        self.cluster = Cluster()
         self._policy = policy
         self._interval_s = interval_s
-        self._links = local, network
-        self._hosts: dict[str, tuple[Slot, ...]] = {}
+        self._links = links
         self._targets: Targets = {}
         self._planned_s: float | None = None
         self._overheads_s: list[float] = []
@@ -96,23 +95,12 @@ class Board:
 
     def set_executors(self, executors: Sequence[ExecutorResources]) -> None:
         """The executors that are there now; those of running phases may be missing."""
-        hosts: dict[str, list[Slot]] = {}
-        for each in sorted(executors, key=lambda one: one.executor):
-            slots = [Slot(each.executor, place) for place in range(len(each.addresses))]
-            hosts.setdefault(each.host, []).extend(slots)
-        found = {name: tuple(slots) for name, slots in sorted(hosts.items()) if slots}
-        if found == self._hosts:
+        found = cluster_of(executors, self._links)
+        if found.hosts == self.cluster.hosts:
             return
-        local, network = self._links
-        try:
-            self.topology = topology_of_executors(executors, local=local, network=network)
-        except InputError as error:
-            logger.warning("dagopt: no topology: %s", error)
-            self.topology = None
-        self._hosts = found
+        self.cluster = found
         self._planned_s = None
-        if not found:
-            self.topology = None
+        if not found.hosts:
             logger.warning("dagopt: no executor with an accelerator is there, training jobs wait")
             for record in self.records.values():
                 if not record.is_over:
@@ -133,7 +121,7 @@ class Board:
             asks=not job.plans_itself,
             has_asked=not job.plans_itself,
         )
-        if not self._hosts:
+        if not self.cluster.hosts:
             record.log.append("dagopt: waits for executors")
         self._planned_s = None
 
@@ -152,7 +140,7 @@ class Board:
 
     def launches(self, now_s: float) -> list[Launch]:
         """The phases that begin now."""
-        if not self._hosts or all(record.is_over for record in self.records.values()):
+        if not self.cluster.hosts or all(record.is_over for record in self.records.values()):
             return []
         if self._planned_s is None or now_s - self._planned_s >= self._interval_s:
             try:
@@ -165,7 +153,7 @@ class Board:
             one for one in self.records.values() if one.asks and not one.is_over and not one.slots
         ]
         busy = {slot for record in self.records.values() for slot in record.slots}
-        there = {slot for slots in self._hosts.values() for slot in slots}
+        there = {slot for slots in self.cluster.hosts.values() for slot in slots}
         found = []
         for record in waiting:
             slots = self._targets.get(record.job.name, ())
@@ -232,6 +220,9 @@ class Board:
             overhead_s=max(0.0, now_s - launched_s - report.work_s),
         )
         self._note(record, run)
+        accelerators = self.cluster.on(slots, report.addresses)
+        if accelerators is not None:
+            record.observe(report, accelerators)
         record.num_lost = record.num_taken = 0
         if record.measure(report):
             self._planned_s = None
@@ -324,7 +315,7 @@ class Board:
     @property
     def num_accelerators(self) -> int:
         """That are there now."""
-        return sum(map(len, self._hosts.values()))
+        return sum(map(len, self.cluster.hosts.values()))
 
     def overdue(self, now_s: float) -> list[str]:
         """Jobs whose phase is past its deadline."""
@@ -397,7 +388,7 @@ class Board:
         self._targets = targets(
             self._policy,
             [one for one in self.records.values() if one.has_asked and not one.is_over],
-            self._hosts,
+            self.cluster,
             self._targets,
             self._links,
             restart_s=statistics.median(recent_s) if recent_s else _FIRST_RESTART_S,

@@ -207,8 +207,14 @@ def samples(job: TrainJob, iteration: int) -> NDArray[np.int64]:
 def micro_batches(job: TrainJob, iteration: int, rank: int, size: int) -> list[NDArray[np.int64]]:
     """The share of one of ``size`` accelerators in the micro-batches of an iteration, in order."""
     parts = np.array_split(samples(job, iteration), job.num_micro_batches)
+    share = share_of(job, rank, size)
+    return parts[share.start : share.stop]
+
+
+def share_of(job: TrainJob, rank: int, size: int) -> range:
+    """Places of the micro-batches that one of ``size`` accelerators computes in each iteration."""
     first, last = (job.num_micro_batches * at // size for at in (rank, rank + 1))
-    return parts[first:last]
+    return range(first, last)
 
 
 @lru_cache(maxsize=2)

@@ -7,10 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dagopt.cost.accelerator_metrics import KEPT, AcceleratorMetrics, IterationRecord
 from dagopt.cost.fit_steps import StepSample, fit_steps
 from dagopt.cost.step_time import StepTime
+from dagopt.model.topology import Accelerator
 from dagopt.model.training import BatchLimits, JobView, Placement, TrainingJob
-from dagopt.train.job import Job, Load, TrainJob
+from dagopt.train.job import Job, Load, TrainJob, share_of
 from dagopt.train.worker import PhaseOutcome
 
 _LIKE = 0.2
@@ -53,6 +55,17 @@ class PhaseRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankTimes:
+    """What one rank of a phase measured in its last iterations; seconds of each."""
+
+    compute_s: tuple[float, ...]
+    sync_s: tuple[float, ...]
+    """Of the sums, once all ranks were there."""
+    num_micro_batches: int
+    """That it computes in an iteration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What a phase of any job did up to its boundary."""
 
@@ -68,6 +81,8 @@ class Report:
     sample: StepSample | None = None
     """The same for the policy's model; None where nothing was measured."""
     gradient_bytes: int = 0
+    ranks: tuple[RankTimes, ...] = ()
+    """What each measured; none of a sweep, whose accelerators do not wait for each other."""
     is_guess: bool = False
     """Whether phases to come are faster; it counts as long as there is nothing else."""
 
@@ -79,7 +94,9 @@ def training_report(
     num_hosts, num_replicas = shape_of(slots)
     first = outcomes[0]
     step_s = statistics.median(first.step_s)
-    sync_s = min(statistics.median(first.sync_s), 0.99 * step_s) if num_replicas > 1 else 0.0
+    # Whoever comes last does not wait for others.
+    sums_s = [min(each) for each in zip(*(one.sync_s for one in outcomes), strict=True)]
+    sync_s = min(statistics.median(sums_s), 0.99 * step_s) if num_replicas > 1 else 0.0
     # Micro-batches of an iteration are computed one after another, and synchronised once.
     turns = -(-job.num_micro_batches // num_replicas)
     return Report(
@@ -97,7 +114,20 @@ def training_report(
             sync_s=sync_s,
         ),
         gradient_bytes=first.gradient_bytes,
+        ranks=tuple(
+            RankTimes(
+                compute_s=tuple(max(0.0, whole - sums) for whole, sums in _last(one)),
+                sync_s=tuple(sums_s[-KEPT:]),
+                num_micro_batches=len(share_of(job, one.rank, num_replicas)),
+            )
+            for one in outcomes
+        ),
     )
+
+
+def _last(outcome: PhaseOutcome) -> list[tuple[float, float]]:
+    """Seconds of the last iterations of a rank, and of its sums in them."""
+    return list(zip(outcome.step_s, outcome.sync_s, strict=True))[-KEPT:]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,6 +217,8 @@ class Record:
     """Whether they are of phases that were slower than others will be."""
     gradient_bytes: int = 0
     fitted: tuple[float, ...] | None = None
+    metrics: AcceleratorMetrics = field(default_factory=AcceleratorMetrics)
+    """Of each accelerator that it ran on; none of a sweep."""
 
     @property
     def is_over(self) -> bool:
@@ -217,6 +249,29 @@ class Record:
             self.samples[shape] = sample
             self.fitted = None
         return before is None
+
+    def observe(self, report: Report, accelerators: Sequence[Accelerator]) -> None:
+        """Keep what each accelerator of a phase measured.
+
+        Args:
+            report: of the phase, before its iterations count as done.
+            accelerators: of its ranks, in their order.
+        """
+        members, size = frozenset(accelerators), len(accelerators)
+        for accelerator, rank in zip(accelerators, report.ranks, strict=False):
+            first = self.load.done + report.num_iterations - len(rank.sync_s)
+            for at, (compute_s, sync_s) in enumerate(
+                zip(rank.compute_s, rank.sync_s, strict=True), first
+            ):
+                record = IterationRecord(
+                    iteration=at,
+                    compute_s=compute_s,
+                    sync_s=sync_s if size > 1 else 0.0,
+                    transfer_bytes=2 * (size - 1) * report.gradient_bytes // size,
+                    members=members,
+                    num_micro_batches=rank.num_micro_batches,
+                )
+                self.metrics = self.metrics.recorded(accelerator, record)
 
     def view(self, held: Placement, prior: StepTime, now_s: float) -> JobView:
         """What the policy is told of it."""

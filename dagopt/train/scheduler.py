@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from dagopt.cost.accelerator_metrics import AcceleratorMetrics
 from dagopt.errors import InfeasibleError, InputError
 from dagopt.model.topology import ExecutorResources, Link, Topology
 from dagopt.policy.training import Scheduler as TrainingPolicy
@@ -22,6 +23,7 @@ from dagopt.spark.concurrency import allocates_by_demand
 from dagopt.spark.phases import context_of, is_on_this_host
 from dagopt.spark.profiles import gpu_profile
 from dagopt.train.board import Board
+from dagopt.train.cluster import Links
 from dagopt.train.collective import check_installed
 from dagopt.train.job import TrainJob
 from dagopt.train.phases import Phase, Phases, training_works
@@ -67,6 +69,8 @@ class Scheduler:
         policy: what decides; default: :class:`dagopt.policy.training.Scheduler`.
         local: link between accelerators of a host, until sums were measured there.
         network: link between hosts, likewise.
+        topology: the links of each accelerator instead, such as :func:`dagopt.app.topology.read_topology`
+            gives; hosts and addresses as Spark names them.
 
     Raises:
         InputError: an argument is wrong, torch or scipy is not installed, or Spark changes the number of
@@ -84,6 +88,7 @@ class Scheduler:
         policy: Policy | None = None,
         local: Link = LOCAL,
         network: Link = NETWORK,
+        topology: Topology | None = None,
     ) -> None:
         check_installed()
         if not 0 < interval_s < float("inf"):
@@ -104,7 +109,11 @@ class Scheduler:
             raise InfeasibleError(
                 f"{self._context.master} has no stage-level scheduling; local-cluster[1,4,2048] has"
             )
-        self._board = Board(policy or TrainingPolicy(), interval_s, local=local, network=network)
+        self._board = Board(
+            policy or TrainingPolicy(),
+            interval_s,
+            Links(local=local, network=network, topology=topology),
+        )
         executors = self._await_executors()
         self._board.set_executors(executors)
         self._spool = None if spool is None else Spool(spool)
@@ -251,7 +260,16 @@ class Scheduler:
     def topology(self) -> Topology | None:
         """The accelerators that are there now, as executors show them; None without any."""
         with self._lock:
-            return self._board.topology
+            return self._board.cluster.topology
+
+    def metrics(self, name: str) -> AcceleratorMetrics:
+        """What each accelerator that a training ran on measured in its last iterations there.
+
+        Raises:
+            InputError: there is no job of that name.
+        """
+        with self._lock:
+            return self._board.record(name).metrics
 
     def serve(self) -> None:
         """Wait for jobs from the spool, until Ctrl-C.

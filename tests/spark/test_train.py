@@ -98,6 +98,18 @@ def test_a_sweep_shares_accelerators_with_a_training_and_finds_what_it_finds_alo
     assert found["cancelled"] == ["cancelled", True]
 
 
+def test_a_straggler_is_seen_and_left(scenarios: dict[str, Any]) -> None:
+    found = scenarios["straggles"]
+    assert (found["slow"]["status"], found["slow"]["iteration"]) == ("done", 400)
+    assert found["slow"]["losses"] <= 1e-4
+    assert found["sizes"]["slow"] == [1, 2, 3]
+    # Three accelerators measured, one of them slow; in the end the job is where it was fast.
+    assert len(found["measured"]) == 3
+    assert all(0 < number <= 16 for number in found["measured"].values())
+    assert len(found["stragglers"]) == 1
+    assert found["first"]
+
+
 def test_a_killed_executor_costs_a_phase_and_no_iteration(scenarios: dict[str, Any]) -> None:
     found = scenarios["killed"]
     assert found["flag"]

@@ -91,8 +91,22 @@ class Once(Model):
 
 class Killing(Once):
     def bad(self) -> None:
-        parent = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
-        os.kill(int(parent), signal.SIGKILL)
+        os.kill(int(executor_process()), signal.SIGKILL)
+
+
+class Straggling(Model):
+    """Slow on every executor but the one that it first runs on."""
+
+    def __init__(self, name: str) -> None:
+        self.flag = WORK / name
+
+    def gradients(self, state: Any, batch: Any) -> tuple[float, Any]:
+        if is_task():
+            with contextlib.suppress(FileExistsError), self.flag.open("x") as first:
+                first.write(executor_process())
+            if self.flag.read_text() not in ("", executor_process()):
+                time.sleep(8 * self.wait_s)
+        return super().gradients(state, batch)
 
 
 class Hanging(Model):
@@ -100,6 +114,11 @@ class Hanging(Model):
         if iteration == 10 and is_task():
             time.sleep(1000)
         super().update(state, gradients, iteration)
+
+
+def executor_process() -> str:
+    """Id of the JVM in which this task runs."""
+    return Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
 
 
 def is_task() -> bool:
@@ -320,6 +339,22 @@ def swept(spark: Any) -> dict[str, Any]:
     }
 
 
+def straggles(spark: Any) -> dict[str, Any]:
+    """A job whose third accelerator is slow."""
+    slow = job("slow", Straggling("first"), 400, max_accelerators=3)
+    with Scheduler(spark, interval_s=1.0) as scheduler:
+        scheduler.submit(slow)
+        scheduler.wait()
+        metrics = scheduler.metrics("slow")
+        return {
+            **summary(scheduler, slow),
+            "measured": {str(one): len(each) for one, each in metrics.records.items()},
+            "stragglers": [str(each) for each in metrics.slowness()],
+            "first": {slot.executor for slot in scheduler.runs[0].slots}
+            == {slot.executor for slot in scheduler.runs[-1].slots},
+        }
+
+
 def killed(spark: Any) -> dict[str, Any]:
     jobs = [job("killed", Killing("killed"), 120), job("other", Model(), 60)]
     with Scheduler(spark, interval_s=1.0) as scheduler:
@@ -364,7 +399,7 @@ def main() -> None:
     spark = SparkSession.builder.getOrCreate()
     # Executors import torch; where that takes long, a scheduler takes restarts for too costly to grow.
     spark.sparkContext.parallelize(range(4), 4).map(lambda _: time.sleep(1)).collect()
-    for scenario in (shared, swept, hangs, commands, left, killed, ended):
+    for scenario in (shared, straggles, swept, hangs, commands, left, killed, ended):
         began_s = time.monotonic()
         print(json.dumps({scenario.__name__: scenario(spark)}), flush=True)
         print(f"{scenario.__name__}: {time.monotonic() - began_s:.1f} s", file=sys.stderr)

@@ -5,11 +5,14 @@ computing that it takes off; its cost is the synchronisation that it adds, over 
 its share of the transfer of the model's state to it. It is allocated if the gain exceeds the cost by the
 hysteresis, and reclaimed if it falls short by it; in between nothing happens, so constant load does not
 oscillate. Accelerators on hosts that the job is on are tried first, then the others by distance.
+
+An iteration takes as long as its slowest accelerator, so one more of the job's stragglers gains less than
+others, and one that is held is exchanged or reclaimed when the job is faster without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +30,8 @@ class JobCost:
 
     topology: Topology
     compute_s: Callable[[int], float]
-    """Seconds of computing of an iteration, by number of accelerators, at the fixed global batch."""
+    """Seconds of computing of an iteration, by number of accelerators without a straggler, at the fixed
+    global batch."""
     gradient_bytes: float
     """What every accelerator contributes to an all-reduce."""
     state_bytes: float = 0.0
@@ -35,6 +39,17 @@ class JobCost:
     remaining_iterations: float = 1000.0
     """Iterations over which that transfer is spread, >= 1."""
     metrics: AcceleratorMetrics = field(default_factory=AcceleratorMetrics)
+
+    _slowness: Mapping[Accelerator, float] = field(init=False, repr=False, compare=False)
+    _corrections: tuple[float, float] = field(init=False, repr=False, compare=False)
+    """Of members on one host, and on several."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_slowness", self.metrics.slowness())
+        within, across = (
+            self.metrics.correction(self.prior_sync_s, spans_hosts=spans) for spans in (False, True)
+        )
+        object.__setattr__(self, "_corrections", (within, across))
 
     def prior_sync_s(self, members: Members) -> float:
         """Synchronisation before anything was measured: the faster of ring and tree."""
@@ -47,17 +62,23 @@ class JobCost:
 
     def sync_s(self, members: Members) -> float:
         """Synchronisation, corrected by what was measured while the job ran."""
-        return self.prior_sync_s(members) * self.metrics.correction(self.prior_sync_s)
+        spans_hosts = len({member.host for member in members}) > 1
+        return self.prior_sync_s(members) * self._corrections[spans_hosts]
+
+    def computing_s(self, members: Members) -> float:
+        """Computing on the slowest of the members, for which all wait; infinite without any."""
+        if not members:
+            return float("inf")
+        slowest = max(self._slowness.get(member, 1.0) for member in members)
+        return self.compute_s(len(members)) * slowest
 
     def iteration_s(self, members: Members) -> float:
         """Seconds of an iteration; infinite without accelerators."""
-        if not members:
-            return float("inf")
-        return self.compute_s(len(members)) + self.sync_s(members)
+        return self.computing_s(members) + (self.sync_s(members) if members else 0.0)
 
-    def gain_s(self, members: Members) -> float:
-        """Seconds of computing that one accelerator more takes off an iteration."""
-        return self.compute_s(len(members)) - self.compute_s(len(members) + 1)
+    def gain_s(self, members: Members, new: Accelerator) -> float:
+        """Seconds of computing that it takes off an iteration, as one accelerator more."""
+        return self.computing_s(members) - self.computing_s(members | {new})
 
     def cost_s(self, members: Members, new: Accelerator) -> float:
         """Seconds that it adds: synchronising with all members, and the state's transfer to it."""
@@ -88,7 +109,12 @@ class Step:
 
 
 def next_step(
-    job: JobCost, members: Members, free: Iterable[Accelerator], *, hysteresis: float = 0.05
+    job: JobCost,
+    members: Members,
+    free: Iterable[Accelerator],
+    *,
+    hysteresis: float = 0.05,
+    most: int | None = None,
 ) -> Step | None:
     """The single change that helps most, or None where none does.
 
@@ -97,6 +123,7 @@ def next_step(
         members: accelerators of the job, at least one.
         free: accelerators in the pool.
         hysteresis: share by which one side must exceed the other, >= 0.
+        most: accelerators that the job may have; default: all.
 
     Raises:
         InputError: the job has no accelerator, or one of them is in the pool too.
@@ -107,15 +134,16 @@ def next_step(
     if members & set(pool):
         raise InputError(f"{min(members & set(pool))} is held and free at once")
     steps: list[tuple[float, Step]] = []
-    for new in _nearest_first(job, members, pool):
-        gain_s, cost_s = job.gain_s(members), job.cost_s(members, new)
+    grows = most is None or len(members) < most
+    for new in _nearest_first(job, members, pool) if grows else ():
+        gain_s, cost_s = job.gain_s(members, new), job.cost_s(members, new)
         if gain_s > cost_s * (1 + hysteresis) and gain_s > cost_s:
             step = Step(kind="allocate", new=new, old=None, gain_s=gain_s, cost_s=cost_s)
             steps.append((gain_s - cost_s, step))
     for old in sorted(members) if len(members) > 1 else ():
         rest = members - {old}
         # Its state is there already, so only synchronising counts.
-        kept_s = job.gain_s(rest)
+        kept_s = job.gain_s(rest, old)
         sync_s = job.sync_s(members) - job.sync_s(rest)
         if kept_s < sync_s * (1 - hysteresis):
             step = Step(kind="reclaim", new=None, old=old, gain_s=sync_s, cost_s=kept_s)
@@ -133,15 +161,20 @@ def applied(members: Members, step: Step) -> Members:
 
 
 def settled(
-    job: JobCost, members: Members, free: Iterable[Accelerator], *, hysteresis: float = 0.05
+    job: JobCost,
+    members: Members,
+    free: Iterable[Accelerator],
+    *,
+    hysteresis: float = 0.05,
+    most: int | None = None,
 ) -> tuple[Members, list[Step]]:
-    """The topology at which no single change helps, and the steps to it.
+    """The topology at which no single change helps, and the steps to it; arguments as above.
 
     Each step shortens the iteration, so no topology is seen twice and the search ends.
     """
     pool = set(free)
     steps: list[Step] = []
-    while (step := next_step(job, members, pool, hysteresis=hysteresis)) is not None:
+    while (step := next_step(job, members, pool, hysteresis=hysteresis, most=most)) is not None:
         members = applied(members, step)
         if step.new is not None:
             pool.remove(step.new)
@@ -166,17 +199,17 @@ def _nearest_first(
 def _exchanges(
     job: JobCost, members: Members, pool: Sequence[Accelerator], hysteresis: float
 ) -> list[tuple[float, Step]]:
-    """One accelerator for another: computing stays, synchronising may become less."""
+    """One accelerator for another: synchronising may become less, or a straggler be left behind."""
     found: list[tuple[float, Step]] = []
-    if len(members) < 2:
-        return found
-    now_s = job.sync_s(members)
+    now_s = job.iteration_s(members)
+    # Where neither was seen to take time, there is nothing to win.
+    least_s = hysteresis * (job.sync_s(members) if len(members) > 1 else now_s)
     for old in sorted(members):
         rest = members - {old}
         for new in pool:
-            transfer_s = job.transfer_s(rest, new) / max(1.0, job.remaining_iterations)
-            gain_s = now_s - job.sync_s(rest | {new})
-            if gain_s > transfer_s + hysteresis * now_s:
+            transfer_s = job.transfer_s(members, new) / max(1.0, job.remaining_iterations)
+            gain_s = now_s - job.iteration_s(rest | {new})
+            if gain_s > transfer_s + least_s:
                 step = Step(kind="exchange", new=new, old=old, gain_s=gain_s, cost_s=transfer_s)
                 found.append((gain_s - transfer_s, step))
     return found

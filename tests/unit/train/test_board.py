@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagopt.errors import InfeasibleError, InputError
-from dagopt.model.topology import ExecutorResources, Link
+from dagopt.model.topology import Accelerator, ExecutorResources, Host, Link, Topology, uniform_host
 from dagopt.policy.training import Scheduler
 from dagopt.train.board import Board, Launch
-from dagopt.train.job import TrainJob
+from dagopt.train.cluster import Links
+from dagopt.train.job import TrainJob, share_of
 from dagopt.train.worker import PhaseOutcome
 
 INTERVAL_S = 10.0
@@ -33,7 +35,7 @@ def executors(*names: str, num: int = 2) -> list[ExecutorResources]:
 
 def board(*names: str) -> Board:
     link = Link(bandwidth_bytes_per_s=1e9)
-    found = Board(Scheduler(), INTERVAL_S, local=link, network=link)
+    found = Board(Scheduler(), INTERVAL_S, Links(local=link, network=link))
     found.set_executors(executors(*names))
     return found
 
@@ -44,20 +46,30 @@ def job(name: str, num_iterations: int = 1000, **fields: Any) -> TrainJob:
     )
 
 
-def outcomes(launch: Launch, now_s: float, step_s: float = 0.1) -> list[PhaseOutcome]:
-    """A phase whose step takes time by its largest share of micro-batches."""
+def outcomes(
+    launch: Launch, now_s: float, step_s: float = 0.1, slow: Mapping[str, float] | None = None
+) -> list[PhaseOutcome]:
+    """A phase whose step takes time by its largest share of micro-batches; ``slow`` by executor.
+
+    As Spark does, an executor gives the first of its addresses, whatever the place.
+    """
     assert isinstance(launch.job, TrainJob)
     size = len(launch.slots)
-    whole_s = step_s * -(-launch.job.num_micro_batches // size) / launch.job.num_micro_batches
+    part_s = step_s / launch.job.num_micro_batches
+    computed_s = [
+        part_s * len(share_of(launch.job, rank, size)) * (slow or {}).get(slot.executor, 1.0)
+        for rank, slot in enumerate(launch.slots)
+    ]
+    whole_s = max(computed_s)
     count = max(1, int(launch.phase_s / whole_s))
     count = min(count, launch.job.num_iterations - launch.first)
     return [
         PhaseOutcome(
             rank=rank,
-            address=str(slot.place),
+            address=str([one.executor for one in launch.slots[:rank]].count(slot.executor)),
             losses=[1.0] * count,
             step_s=[whole_s] * count,
-            sync_s=[0.0] * count,
+            sync_s=[whole_s - computed_s[rank]] * count,
             gradient_bytes=800,
             start_s=now_s - count * whole_s,
             end_s=now_s,
@@ -172,7 +184,7 @@ def test_a_plan_that_fails_keeps_the_targets(caplog: pytest.LogCaptureFixture) -
             return {"nobody": ((0, 99),)} if self.fails else Scheduler().plan(*given)
 
     policy, link = Failing(), Link(bandwidth_bytes_per_s=1e9)
-    cluster = Board(policy, INTERVAL_S, local=link, network=link)
+    cluster = Board(policy, INTERVAL_S, Links(local=link, network=link))
     cluster.set_executors(executors("a", "b"))
     cluster.submit(job("one"), 0.0)
     (launch,) = cluster.launches(0.0)
@@ -196,7 +208,7 @@ def test_without_executors_jobs_say_that_they_wait(caplog: pytest.LogCaptureFixt
         cluster.set_executors([])
     assert caplog.text.count("no executor with an accelerator is there") == 1
     assert cluster.record("one").log == ["dagopt: waits for executors"]
-    assert cluster.topology is None
+    assert cluster.cluster.topology is None
     cluster.submit(job("two"), 1.0)
     assert cluster.record("two").log == ["dagopt: waits for executors"]
     assert cluster.launches(2.0) == []
@@ -216,6 +228,100 @@ def test_bad_requests_are_one_error() -> None:
     cluster.check([job("two"), job("three", max_accelerators=2)])
     with pytest.raises(InputError, match="there is no job two; there are one"):
         cluster.cancel("two")
+
+
+def phases(cluster: Board, num: int, slow: Mapping[str, float]) -> list[Launch]:
+    """What a job alone is launched on."""
+    now_s, found = 0.0, []
+    for _ in range(num):
+        for launch in cluster.launches(now_s):
+            found.append(launch)
+            now_s += launch.phase_s
+            cluster.reached(launch.job.name, outcomes(launch, now_s, slow=slow), now_s)
+    return found
+
+
+def test_each_accelerator_of_a_running_job_is_measured() -> None:
+    cluster = board("a", "b")
+    cluster.submit(job("one", 100_000, max_accelerators=3), 0.0)
+    launch = phases(cluster, 3, {"b": 4.0})[-1]
+    metrics = cluster.record("one").metrics
+    assert len(launch.slots) == 3
+    assert {str(each) for each in metrics.records} == {"a:0", "a:1", "b:0"}
+    assert {str(each): round(by, 3) for each, by in metrics.slowness().items()} == {"b:0": 4.0}
+    newest = metrics.records[Accelerator("b", "0")][-1]
+    assert newest.iteration == cluster.record("one").load.done - 1
+    assert newest.num_micro_batches == 4
+    assert newest.sync_s == 0.0
+    assert newest.members == frozenset(metrics.records)
+    assert newest.transfer_bytes == 2 * 2 * 800 // 3
+
+
+def test_a_straggler_is_left_for_a_free_accelerator_elsewhere() -> None:
+    cluster = board("a", "b", "c")
+    cluster.submit(job("one", 100_000, max_accelerators=3), 0.0)
+    launches = phases(cluster, 8, {"b": 4.0})
+    assert [len(launch.slots) for launch in launches[:3]] == [1, 2, 3]
+    assert {slot.executor for slot in launches[2].slots} == {"a", "b"}
+    assert len(launches[-1].slots) == 3
+    assert {slot.executor for slot in launches[-1].slots} == {"a", "c"}
+    # And it stays there.
+    assert launches[-1].slots == launches[-3].slots
+
+
+def test_a_policy_may_leave_stragglers_where_they_are() -> None:
+    link = Link(bandwidth_bytes_per_s=1e9)
+    policy = Scheduler(chooses_members=False)
+    cluster = Board(policy, INTERVAL_S, Links(local=link, network=link))
+    cluster.set_executors(executors("a", "b", "c"))
+    cluster.submit(job("one", 100_000, max_accelerators=3), 0.0)
+    assert "c" not in {
+        slot.executor for launch in phases(cluster, 6, {"b": 4.0}) for slot in launch.slots
+    }
+
+
+def test_a_straggler_is_reclaimed_where_nothing_else_is_free_and_others_may_have_it() -> None:
+    cluster = board("a", "b")
+    cluster.submit(job("one", 100_000, max_accelerators=3), 0.0)
+    launches = phases(cluster, 6, {"b": 4.0})
+    assert {slot.executor for slot in launches[-1].slots} == {"a"}
+    cluster.submit(job("two", 100_000, max_accelerators=1), 100.0)
+    (other,) = (one for one in cluster.launches(100.0) if one.job.name == "two")
+    assert other.slots[0].executor == "b"
+
+
+def test_the_topology_says_which_executors_of_a_host_belong_together() -> None:
+    """Four executors of a host with an accelerator each, linked well in pairs."""
+    near, far = Link(bandwidth_bytes_per_s=5e10), Link(bandwidth_bytes_per_s=1e6)
+    pairs = {("0", "2"), ("1", "3")}
+    names = ("0", "1", "2", "3")
+    links = {
+        (one, other): near if (one, other) in pairs else far
+        for at, one in enumerate(names)
+        for other in names[at + 1 :]
+    }
+    topology = Topology(hosts=(Host(name="h", addresses=names, links=links, network=far),))
+    cluster = Board(Scheduler(), INTERVAL_S, Links(local=near, network=far, topology=topology))
+    cluster.set_executors(
+        [ExecutorResources(executor=f"e{each}", host="h", addresses=(each,)) for each in names]
+    )
+    cluster.submit(job("one", 100_000, max_accelerators=2), 0.0)
+    launches = phases(cluster, 5, {})
+    assert cluster.cluster.topology is topology
+    pair = tuple(slot.executor for slot in launches[-1].slots)
+    assert pair in {("e0", "e2"), ("e1", "e3")}
+
+
+def test_a_topology_without_some_of_the_accelerators_is_told_and_unused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    link = Link(bandwidth_bytes_per_s=1e9)
+    known = Topology(hosts=(uniform_host("a", ("0", "1"), local=link, network=link),))
+    cluster = Board(Scheduler(), INTERVAL_S, Links(local=link, network=link, topology=known))
+    cluster.set_executors(executors("a", "b"))
+    assert cluster.cluster.topology is not None
+    assert len(cluster.cluster.topology.accelerators) == 4
+    assert "accelerator b:0 is not in the topology, it is not used" in caplog.text
 
 
 @settings(max_examples=15)  # each fits step times many times
@@ -244,7 +350,8 @@ def test_no_accelerator_is_given_twice_or_leaked(seed: int) -> None:
         if running and random.random() < 0.7:
             name = str(random.choice(sorted(running)))
             launch = running.pop(name)
-            found, end = outcomes(launch, now_s), random.random()
+            slow = {each: float(random.choice([1.0, 4.0])) for each in "abc"}
+            found, end = outcomes(launch, now_s, slow=slow), random.random()
             if end < 0.1:
                 cluster.lost(name, "no boundary within its deadline", now_s)
                 continue

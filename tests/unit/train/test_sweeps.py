@@ -16,6 +16,7 @@ from dagopt.model.topology import ExecutorResources, Link
 from dagopt.policy.training import Scheduler as TrainingPolicy
 from dagopt.train import sweeps
 from dagopt.train.board import Board, Launch
+from dagopt.train.cluster import Links
 from dagopt.train.phases import Phase
 from dagopt.train.sweep import SlotOutcome, SweepJob, spread, sweep_report
 from dagopt.train.sweeps import Sweep
@@ -70,7 +71,7 @@ class Cluster:
     def __init__(self, tuner: Callable[[Places], Any], path: Path, **fields: Any) -> None:
         link = Link(bandwidth_bytes_per_s=1e9)
         self.lock = threading.Condition()
-        self.board = Board(TrainingPolicy(), INTERVAL_S, local=link, network=link)
+        self.board = Board(TrainingPolicy(), INTERVAL_S, Links(local=link, network=link))
         self.board.set_executors(
             [ExecutorResources(executor="0", host="a", addresses=("0", "1", "2", "3"))]
         )
@@ -243,8 +244,7 @@ def test_the_slowest_slot_says_how_long_an_iteration_is() -> None:
     cluster_slots = Board(
         TrainingPolicy(),
         1.0,
-        local=Link(bandwidth_bytes_per_s=1.0),
-        network=Link(bandwidth_bytes_per_s=1.0),
+        Links(local=Link(bandwidth_bytes_per_s=1.0), network=Link(bandwidth_bytes_per_s=1.0)),
     )
     cluster_slots.set_executors([ExecutorResources(executor="0", host="a", addresses=("0", "1"))])
     cluster_slots.submit(job(num_trials=2), 0.0)
