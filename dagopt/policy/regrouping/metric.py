@@ -7,12 +7,12 @@ with most to gain are at its end, from where they are selected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dagopt.cost.goodput import progress_per_s
-from dagopt.model.training import ClusterView, JobView, Placement, fewest_hosts, num_held
+from dagopt.cost.goodput import progress_per_s, relative_speed
+from dagopt.model.training import ClusterView, JobView, Placement, Plan, fewest_hosts, num_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,21 @@ def spread_of(view: JobView, placement: Placement, cluster: ClusterView) -> Spre
         fewest_hosts=fewest_hosts(number, cluster.capacity),
         remaining_s=remaining_s,
     )
+
+
+def speed_lost(views: Mapping[str, JobView], plan: Plan, cluster: ClusterView) -> float:
+    """Share of the speed of all accelerators in use, 0 to 1, that jobs on too many hosts lose."""
+    used, lost = 0, 0.0
+    for job_id, placement in plan.items():
+        number = num_held(placement)
+        fewest = fewest_hosts(number, cluster.capacity)
+        used += number
+        if len(placement) > fewest:
+            speed = relative_speed(
+                views[job_id], hosts=len(placement), fewest=fewest, number=number
+            )
+            lost += number * (1 - min(1.0, speed))
+    return lost / used if used else 0.0
 
 
 def queue(spreads: Sequence[Spread], metric: Metric = accelerator_seconds) -> list[Spread]:

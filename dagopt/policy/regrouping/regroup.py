@@ -1,6 +1,6 @@
 """One round of regrouping: queue, selection, plans, and the best of them if it pays.
 
-Rounds are made until none pays, each on the outcome of the one before, so that one scheduling interval
+Where jobs on too many hosts lose little of the cluster's speed, nothing is done. Else rounds are made until none pays, each on the outcome of the one before, so that one scheduling interval
 moves together what can be; every round is one plan and lowers the number of hosts that jobs are on too
 many, so it ends.
 """
@@ -18,6 +18,7 @@ from dagopt.policy.regrouping.metric import (
     accelerator_seconds,
     queue,
     selected,
+    speed_lost,
     spread_of,
 )
 from dagopt.policy.regrouping.plans import RegroupingPlan, moves_of, plans_for
@@ -29,9 +30,10 @@ class Regrouping:
 
     threshold: float = 0.0
     """Jobs of a smaller metric are not moved together."""
-    least_ratio: float = 3.0
-    """What a plan must gain for each second that it costs, >= 1. The gain is predicted until the jobs' ends, and
-    most jobs are moved again before theirs."""
+    least_loss: float = 0.05
+    """Share of the speed of all accelerators in use that is lost by jobs on too many hosts; below it
+    nobody is moved together. What ordinary allocation leaves spread for a while loses less, and it
+    moves these jobs before such a move is paid for."""
     metric: Metric = accelerator_seconds
     most_rounds: int = 8
     """Plans carried out at one moment."""
@@ -48,6 +50,8 @@ def regroup(
 ) -> Plan:
     """The plan after all rounds that pay; the same plan where none does."""
     views = {view.job.job_id: view for view in jobs}
+    if speed_lost(views, plan, cluster) < settings.least_loss:
+        return plan
     for _ in range(settings.most_rounds):
         best = best_plan(views, cluster, plan, now_s, settings)
         if best is None:
@@ -73,10 +77,7 @@ def best_plan(
     for candidate in regrouping_plans(
         views, cluster, plan, now_s, ordered, chosen[: settings.most_selected]
     ):
-        pays = (
-            candidate.net_s > 0 and candidate.benefit_s >= settings.least_ratio * candidate.cost_s
-        )
-        if pays and (best is None or candidate.net_s > best.net_s):
+        if candidate.net_s > 0 and (best is None or candidate.net_s > best.net_s):
             best = candidate
     return best
 

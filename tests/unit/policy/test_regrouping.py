@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from dagopt.cost.step_time import StepTime
 from dagopt.model.training import JobView, Plan, check_plan, num_held
-from dagopt.policy.regrouping.metric import Spread, accelerator_seconds, queue, selected, spread_of
+from dagopt.policy.regrouping.metric import (
+    Spread,
+    accelerator_seconds,
+    queue,
+    selected,
+    speed_lost,
+    spread_of,
+)
 from dagopt.policy.regrouping.plans import moves_of, plans_for
 from dagopt.policy.regrouping.regroup import Regrouping, best_plan, regroup, regrouping_plans
 from tests.cluster_cases import cluster, view
@@ -93,13 +100,19 @@ def test_nothing_is_moved_where_it_costs_more_than_it_gains() -> None:
     assert regroup(list(jobs.values()), TWO, EXAMPLE, 0.0, Regrouping()) == EXAMPLE
 
 
-@pytest.mark.parametrize(("seconds", "ratio"), [(120.0, 48 / 17), (130.0, 52 / 17)])
-def test_a_plan_must_gain_several_times_what_it_costs(seconds: float, ratio: float) -> None:
-    jobs = example(seconds, seconds)
-    best = best_plan(jobs, TWO, EXAMPLE, 0.0, Regrouping(least_ratio=1.0))
-    assert best is not None
-    assert best.benefit_s / best.cost_s == pytest.approx(ratio)
-    assert (best_plan(jobs, TWO, EXAMPLE, 0.0, Regrouping()) is None) == (ratio < 3)
+def test_the_speed_lost_by_spread_jobs_counts_their_accelerators() -> None:
+    views = example(1000.0, 100.0)
+    assert speed_lost(views, EXAMPLE, TWO) == pytest.approx(0.2)
+    assert speed_lost(views, {"a": EXAMPLE["a"], "b": ((0, 2),)}, TWO) == pytest.approx(0.2 * 4 / 6)
+    assert speed_lost(views, {"a": ((0, 4),), "b": ((1, 4),)}, TWO) == 0.0
+    assert speed_lost(views, {}, TWO) == 0.0
+
+
+@pytest.mark.parametrize(("least", "moves"), [(0.19, True), (0.21, False)])
+def test_nobody_is_moved_where_the_cluster_loses_little(least: float, moves: bool) -> None:  # noqa: FBT001
+    jobs = list(example(1000.0, 1000.0).values())
+    after = regroup(jobs, TWO, EXAMPLE, 0.0, Regrouping(least_loss=least))
+    assert (after != EXAMPLE) == moves
 
 
 def test_several_plans_are_made_and_the_one_with_most_left_over_is_taken() -> None:
