@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from itertools import combinations
+
 import numpy as np
 
 from dagopt.cost.step_time import COLUMNS, StepTime, step_s
+from dagopt.model.topology import Host, Link, Topology
 from dagopt.model.training import (
     BatchLimits,
     ClusterView,
@@ -118,6 +122,14 @@ def view(
 
 def cluster(*capacity: int) -> ClusterView:
     return ClusterView(capacity=capacity, restart_s=30.0, interval_s=60.0)
+
+
+def paired_host(
+    names: Sequence[str], pairs: Collection[tuple[str, str]], *, near: Link, far: Link
+) -> Topology:
+    """A host ``h`` whose accelerators are linked well in pairs, and badly otherwise."""
+    links = {pair: near if pair in pairs else far for pair in combinations(names, 2)}
+    return Topology(hosts=(Host(name="h", addresses=tuple(names), links=links, network=far),))
 
 
 assert len(SCALES.row()) == len(COLUMNS)

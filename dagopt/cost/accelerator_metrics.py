@@ -104,11 +104,12 @@ class AcceleratorMetrics:
             record.sync_s / predicted_s
             for _, records in sorted(self.records.items())
             for record in records
-            if (_num_hosts(record.members) > 1) == spans_hosts
+            if spans_several(record.members) == spans_hosts
             and (predicted_s := prior_s(record.members)) > 0
         ]
         return median(ratios) if ratios else 1.0
 
 
-def _num_hosts(members: frozenset[Accelerator]) -> int:
-    return len({each.host for each in members})
+def spans_several(members: Collection[Accelerator]) -> bool:
+    """Whether accelerators are on several hosts."""
+    return len({each.host for each in members}) > 1

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from dagopt.errors import InfeasibleError, InputError
 from dagopt.model.topology import ExecutorResources
-from dagopt.train.cluster import Cluster, Links, cluster_of
+from dagopt.train.cluster import Cluster, Links, accelerators_of, cluster_of
 from dagopt.train.job import Job, Load, TrainJob
 from dagopt.train.records import (
     JobStatus,
@@ -95,12 +95,11 @@ class Board:
 
     def set_executors(self, executors: Sequence[ExecutorResources]) -> None:
         """The executors that are there now; those of running phases may be missing."""
-        found = cluster_of(executors, self._links)
-        if found.hosts == self.cluster.hosts:
+        if accelerators_of(executors) == self.cluster.accelerators:
             return
-        self.cluster = found
+        self.cluster = cluster_of(executors, self._links)
         self._planned_s = None
-        if not found.hosts:
+        if not self.cluster.hosts:
             logger.warning("dagopt: no executor with an accelerator is there, training jobs wait")
             for record in self.records.values():
                 if not record.is_over:

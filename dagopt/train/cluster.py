@@ -35,16 +35,21 @@ class Links:
 class Cluster:
     """The accelerators that are there."""
 
-    hosts: Mapping[str, tuple[Slot, ...]] = field(default_factory=dict)
-    """By host; the same executors give the same order."""
     accelerators: Mapping[Slot, Accelerator] = field(default_factory=dict)
     """What each slot is; with several an executor, Spark chooses which of them a task gets."""
     topology: Topology | None = None
     """None without accelerators, or where executors say the same of theirs."""
 
+    hosts: Mapping[str, tuple[Slot, ...]] = field(init=False, repr=False, compare=False)
+    """By host; the same executors give the same order."""
     slot_of: Mapping[Accelerator, Slot] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        hosts: dict[str, list[Slot]] = {}
+        for slot in sorted(self.accelerators):
+            hosts.setdefault(self.accelerators[slot].host, []).append(slot)
+        ordered = {name: tuple(slots) for name, slots in sorted(hosts.items())}
+        object.__setattr__(self, "hosts", ordered)
         of = {accelerator: slot for slot, accelerator in self.accelerators.items()}
         object.__setattr__(self, "slot_of", of)
 
@@ -67,20 +72,20 @@ class Cluster:
         return tuple(found) if len(set(found)) == len(found) else None
 
 
+def accelerators_of(executors: Sequence[ExecutorResources]) -> dict[Slot, Accelerator]:
+    """What each slot of the executors is."""
+    return {
+        Slot(each.executor, place): Accelerator(each.host, address)
+        for each in executors
+        for place, address in enumerate(each.addresses)
+    }
+
+
 def cluster_of(executors: Sequence[ExecutorResources], links: Links) -> Cluster:
     """The cluster that executors make; a topology that does not have all of them is told, and unused."""
-    hosts: dict[str, list[Slot]] = {}
-    accelerators = {}
-    for each in sorted(executors, key=lambda one: one.executor):
-        for place, address in enumerate(each.addresses):
-            slot = Slot(each.executor, place)
-            hosts.setdefault(each.host, []).append(slot)
-            accelerators[slot] = Accelerator(each.host, address)
-    return Cluster(
-        hosts={name: tuple(slots) for name, slots in sorted(hosts.items())},
-        accelerators=accelerators,
-        topology=_topology(executors, accelerators, links) if accelerators else None,
-    )
+    accelerators = accelerators_of(executors)
+    topology = _topology(executors, accelerators, links) if accelerators else None
+    return Cluster(accelerators=accelerators, topology=topology)
 
 
 # Private functions

@@ -131,13 +131,12 @@ def _chosen(
     jobs = {}
     for name, (record, metrics) in measured.items():
         given, view = found[name], views[name]
-        most = min(most_replicas(view), view.job.max_replicas)
         held = [there.accelerators[s] for s in before.get(name, ()) if s in there.accelerators]
         jobs[name] = Planned(
             cost=_cost(record, view, metrics, topology, cluster),
             given=frozenset(there.accelerators[slot] for slot in given),
             before=frozenset(held),
-            most=len(given) if waits else max(len(given), most),
+            most=len(given) if waits else max(len(given), most_replicas(view)),
         )
     others: Targets = {}
     for name, chosen in choose_members(jobs, free, restart_s=cluster.restart_s).items():

@@ -69,14 +69,17 @@ def choose_members(
 # Private functions
 
 
-def _choose(job: Planned, pool: Members | set[Accelerator], restart_s: float) -> Chosen:
+def _choose(job: Planned, pool: set[Accelerator], restart_s: float) -> Chosen:
     cost, reachable = job.cost, pool | job.given
-    stays_s = cost.iteration_s(job.before)
-    can_stay = bool(job.before) and job.before <= reachable and len(job.before) <= job.most
-    start = job.before if can_stay and stays_s <= cost.iteration_s(job.given) else job.given
+    stays = (
+        0 < len(job.before) <= job.most
+        and job.before <= reachable
+        and cost.iteration_s(job.before) <= cost.iteration_s(job.given)
+    )
+    start = job.before if stays else job.given
     members, steps = settled(cost, start, reachable - start, most=job.most)
-    if can_stay:
-        gained_s = (stays_s - cost.iteration_s(members)) * cost.remaining_iterations
-        if members != job.before and gained_s <= restart_s and start == job.before:
-            return Chosen(members=job.before)
+    gained_s = cost.iteration_s(start) - cost.iteration_s(members)
+    # Whoever moves in any case has its restart paid for.
+    if stays and gained_s * cost.remaining_iterations <= restart_s:
+        return Chosen(members=start)
     return Chosen(members=members, steps=tuple(steps))

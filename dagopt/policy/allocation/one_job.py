@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dagopt.cost.accelerator_metrics import AcceleratorMetrics
+from dagopt.cost.accelerator_metrics import AcceleratorMetrics, spans_several
 from dagopt.cost.collective import all_reduce_s
 from dagopt.errors import InputError
 from dagopt.model.topology import Accelerator, Topology
@@ -41,15 +41,15 @@ class JobCost:
     metrics: AcceleratorMetrics = field(default_factory=AcceleratorMetrics)
 
     _slowness: Mapping[Accelerator, float] = field(init=False, repr=False, compare=False)
-    _corrections: tuple[float, float] = field(init=False, repr=False, compare=False)
+    _corrections: tuple[float, ...] = field(init=False, repr=False, compare=False)
     """Of members on one host, and on several."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_slowness", self.metrics.slowness())
-        within, across = (
+        corrections = tuple(
             self.metrics.correction(self.prior_sync_s, spans_hosts=spans) for spans in (False, True)
         )
-        object.__setattr__(self, "_corrections", (within, across))
+        object.__setattr__(self, "_corrections", corrections)
 
     def prior_sync_s(self, members: Members) -> float:
         """Synchronisation before anything was measured: the faster of ring and tree."""
@@ -62,8 +62,7 @@ class JobCost:
 
     def sync_s(self, members: Members) -> float:
         """Synchronisation, corrected by what was measured while the job ran."""
-        spans_hosts = len({member.host for member in members}) > 1
-        return self.prior_sync_s(members) * self._corrections[spans_hosts]
+        return self.prior_sync_s(members) * self._corrections[spans_several(members)]
 
     def computing_s(self, members: Members) -> float:
         """Computing on the slowest of the members, for which all wait; infinite without any."""

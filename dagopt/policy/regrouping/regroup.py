@@ -1,8 +1,8 @@
 """One round of regrouping: queue, selection, plans, and the best of them if it pays.
 
-Where jobs on too many hosts lose little of the cluster's speed, nothing is done. Else rounds are made until none pays, each on the outcome of the one before, so that one scheduling interval
-moves together what can be; every round is one plan and lowers the number of hosts that jobs are on too
-many, so it ends.
+Where jobs on too many hosts lose little of the cluster's speed, nothing is done. Else rounds are made
+until none pays, each on the outcome of the one before, so that one scheduling interval moves together
+what can be; every round is one plan and lowers the number of hosts that jobs are on too many, so it ends.
 """
 
 from __future__ import annotations

@@ -8,24 +8,15 @@ from hypothesis import strategies as st
 
 from dagopt.cost.accelerator_metrics import AcceleratorMetrics, IterationRecord
 from dagopt.errors import InputError
-from dagopt.model.topology import Accelerator, Host, Link, Topology
+from dagopt.model.topology import Accelerator, Link
 from dagopt.policy.allocation.members import Planned, choose_members
 from dagopt.policy.allocation.one_job import JobCost, Members
+from tests.cluster_cases import paired_host
 
 NEAR = Link(bandwidth_bytes_per_s=50e9, name="NV4")
 FAR = Link(bandwidth_bytes_per_s=5e9, distance=4, name="SYS")
+ISLANDS = paired_host(("0", "1", "2", "3"), [("0", "1"), ("2", "3")], near=NEAR, far=FAR)
 NUM_MICRO_BATCHES = 12
-
-
-def islands() -> Topology:
-    """A host with two pairs of accelerators: each is linked well, and badly with the other."""
-    names = ("0", "1", "2", "3")
-    links = {
-        (one, other): NEAR if int(one) // 2 == int(other) // 2 else FAR
-        for at, one in enumerate(names)
-        for other in names[at + 1 :]
-    }
-    return Topology(hosts=(Host(name="h", addresses=names, links=links, network=FAR),))
 
 
 def on(*addresses: int) -> Members:
@@ -55,7 +46,7 @@ def planned(
 ) -> Planned:
     return Planned(
         cost=JobCost(
-            topology=islands(),
+            topology=ISLANDS,
             compute_s=lambda n: 0.01 * -(-NUM_MICRO_BATCHES // n),
             gradient_bytes=fields.get("gradient_bytes", 1e6),
             remaining_iterations=fields.get("remaining", 1000.0),
