@@ -115,6 +115,15 @@ def cancel(context: Any, group: str) -> None:
         context.cancelJobGroup(group)
 
 
+def has_ended(context: Any) -> bool:
+    """Whether the application was stopped: all that it is asked then fails, each in its own words."""
+    try:
+        java = context._jsc  # noqa: SLF001  no other door
+        return java is None or bool(java.sc().isStopped())
+    except Exception:  # noqa: BLE001  py4j's own: whoever asks something else is told
+        return False
+
+
 def start_thread(function: Callable[[], None], name: str) -> threading.Thread:
     """Run a function in a daemon thread whose Spark properties, such as its job group, are its own."""
     from pyspark import InheritableThread  # noqa: PLC0415  importing dagopt must not need pyspark

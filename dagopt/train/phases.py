@@ -18,6 +18,7 @@ from dagopt.spark.barrier import (
     StageTasks,
     cancel,
     cause,
+    has_ended,
     run_barrier,
     start_thread,
     tasks_of,
@@ -32,6 +33,8 @@ _LOOK_S = 0.2
 
 _SETTLE_S = 1.0
 """Seconds in which Spark writes down a stage that it began."""
+
+ENDED = "the application has ended"
 
 _DEAD_S = 30.0
 """Seconds after which an accelerator counts as free, whatever its task does."""
@@ -162,6 +165,10 @@ class Phases:
             if not phase.has_ended:
                 self._left.append(phase)
         return found
+
+    def has_application_ended(self) -> bool:
+        """Whether Spark was stopped; no phase will come to its boundary then."""
+        return has_ended(self._context)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until a phase ends."""

@@ -26,7 +26,7 @@ from dagopt.train.board import Board
 from dagopt.train.cluster import Links
 from dagopt.train.collective import check_installed
 from dagopt.train.job import TrainJob
-from dagopt.train.phases import Phase, Phases, training_works
+from dagopt.train.phases import ENDED, Phase, Phases, training_works
 from dagopt.train.records import JobStatus, Move, PhaseRun, Status, Stay
 from dagopt.train.spool import Spool
 from dagopt.train.sweep import SweepJob
@@ -351,16 +351,28 @@ class Scheduler:
                     self._lock.notify_all()
                 self._phases.wait(_POLL_S)
         except BaseException as error:
-            logger.exception("dagopt: the scheduler of training jobs has stopped")
+            why = f"the scheduler has stopped: {error!r}"
+            if self._phases.has_application_ended():
+                error, why = RuntimeError(ENDED), ENDED
+                logger.warning("dagopt: %s before the scheduler of its training jobs", ENDED)
+            else:
+                logger.exception("dagopt: the scheduler of training jobs has stopped")
             with self._lock:
                 self._broken = error
                 self._stop_phases("the scheduler has stopped")
-                self._close_board("failed", f"the scheduler has stopped: {error!r}")
+                self._close_board("failed", why)
             self._close_spool()
 
     def _step(self) -> None:
-        for phase in self._phases.ended(self._alive):
-            self._take(phase)
+        phases = self._phases.ended(self._alive)
+        has_ended = not self._stops and self._phases.has_application_ended()
+        for phase in phases:
+            if phase.outcomes or not has_ended:
+                self._take(phase)
+            if not phase.outcomes:  # perhaps its executor went
+                self._watched_s = float("-inf")
+        if has_ended:
+            raise RuntimeError(ENDED)
         try:
             self._watch()
         except Exception:
@@ -442,3 +454,5 @@ class Scheduler:
         self._check_whole()
         if self._stops:
             raise RuntimeError(_STOPPED)
+        if self._phases.has_application_ended():
+            raise RuntimeError(ENDED)

@@ -29,6 +29,7 @@ from typing import IO, Any, Protocol
 from dagopt.errors import DagoptError, InputError
 from dagopt.spark.phases import load_by_value
 from dagopt.train.job import TrainJob
+from dagopt.train.phases import ENDED
 from dagopt.train.records import JobStatus
 from dagopt.train.sweep import SweepJob
 
@@ -37,8 +38,6 @@ logger = logging.getLogger(__name__)
 _REQUESTS, _ANSWERS, _LOCK, _POLL_S = "requests", "answers", "lock", 0.05
 _NEW, _TAKEN = ".json", ".taken"
 """How a request's name ends before and after it was taken."""
-
-_ENDED = "the application has ended"
 
 
 class Jobs(Protocol):
@@ -115,7 +114,7 @@ class Spool:
                 for file in (self._path / _REQUESTS).glob(f"*{_NEW}"):
                     _take(file)
                 for file in (self._path / _REQUESTS).glob(f"*{_TAKEN}"):
-                    self._write(file, {"error": _ENDED})
+                    self._write(file, {"error": ENDED})
             self._lock.close()
 
     # Private methods
@@ -173,7 +172,7 @@ class Spool:
             case "submit":
                 found = _jobs_in(request["file"], request["source"])
                 if self._ends.is_set():
-                    raise InputError(_ENDED)
+                    raise InputError(ENDED)
                 jobs.submit(*found)
                 return [job.name for job in found]
             case "list":

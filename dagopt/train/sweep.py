@@ -16,11 +16,13 @@ from dagopt.cost.fit_steps import StepSample
 from dagopt.errors import InputError
 from dagopt.policy.merging.candidates import CandidateRules
 from dagopt.spark.devices import task_address
+from dagopt.spark.phases import is_frame
 from dagopt.train.job import Load, check_limits
 from dagopt.train.records import Report, Slot, shape_of
 from dagopt.tune import Tuner
 from dagopt.tune.phase import GroupWork
 from dagopt.tune.places import Outcomes, Progress
+from dagopt.tune.start import check_pickle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +79,20 @@ class SweepJob:
             profile: of its tasks.
 
         Raises:
-            InputError: an argument is wrong.
+            InputError: an argument is wrong, or the trainable or the data cannot be pickled.
         """
         if self.space is None:
             raise InputError(f"job {self.name}: space is missing")
+        try:
+            tuner = self._tuner(spark, path, profile)
+            check_pickle("trainable", self.trainable)
+            if not is_frame(self.data):
+                check_pickle("data", self.data)
+        except InputError as error:
+            raise InputError(f"job {self.name}: {error}") from error
+        return tuner
+
+    def _tuner(self, spark: Any, path: str, profile: Any) -> Tuner:
         return Tuner(
             spark,
             self.trainable,

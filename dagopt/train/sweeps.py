@@ -12,11 +12,11 @@ from typing import Any
 from dagopt.errors import DagoptError
 from dagopt.spark.barrier import start_thread
 from dagopt.train.board import Board, Launch
-from dagopt.train.phases import Phase, Phases
+from dagopt.train.phases import ENDED, Phase, Phases
 from dagopt.train.records import Report, Status
 from dagopt.train.sweep import SlotOutcome, SlotWorker, SweepJob, spread, sweep_report
 from dagopt.tune import SweepResult, Tuner
-from dagopt.tune.checkpoint import STATES, Store
+from dagopt.tune.checkpoint import Store
 from dagopt.tune.frame_data import FOLDER
 from dagopt.tune.phase import GroupWork
 from dagopt.tune.places import Given, Outcomes, Progress
@@ -183,13 +183,15 @@ class Sweep:
         except DagoptError as failure:
             status, error = "failed", str(failure)
         except BaseException:  # noqa: BLE001  the user's code may raise anything
-            status, error = "failed", traceback.format_exc()
+            has_ended = self._phases.has_application_ended()
+            status, error = "failed", ENDED if has_ended else traceback.format_exc()
         with contextlib.suppress(OSError, DagoptError):
-            # What is left then is the state of the best trial.
+            # What is left of one that is done is its boundaries, and the state of the best trial.
             store = Store(self._path)
-            if status != "done":
-                store.keep(STATES, [])
-            store.keep(FOLDER, [])
+            if status == "done":
+                store.keep(FOLDER, [])
+            else:
+                store.clear()
         with self._lock:
             self._board.end(self._job.name, status, error, self._clock())
             self._lock.notify_all()

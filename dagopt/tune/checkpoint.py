@@ -94,6 +94,10 @@ class Store:
             if f"{folder}/{name}" not in kept:
                 self.delete(f"{folder}/{name}")
 
+    def clear(self) -> None:
+        """Delete all files."""
+        self._fs.delete_dir_contents(self._root, missing_dir_ok=True)
+
     def delete(self, name: str) -> None:
         """Delete a file, if it is there: tasks that nobody waits for move theirs."""
         with contextlib.suppress(FileNotFoundError):

@@ -44,12 +44,12 @@ def try_one(trainable: Any, data: Any, params: dict[str, Any]) -> int:
     """
     numpy = importlib.import_module("numpy")
     for what, value in (("trainable", trainable), ("data", data)):
-        _check_pickle(what, value)
+        check_pickle(what, value)
     try:
         state = trainable.init(params, numpy)
     except Exception:  # noqa: BLE001  the trial fails with its traceback when it runs
         return 0
-    _check_pickle("state", state)
+    check_pickle("state", state)
     try:
         batch = Feed(data, params, 0, 0).read()
     except InputError:
@@ -61,7 +61,12 @@ def try_one(trainable: Any, data: Any, params: dict[str, Any]) -> int:
     return max(own_bytes, 2 * state_bytes(state)) + batch_bytes(batch)
 
 
-def _check_pickle(what: str, value: Any) -> None:
+def check_pickle(what: str, value: Any) -> None:
+    """Check that tasks can have it.
+
+    Raises:
+        InputError: it cannot be pickled; the message begins with ``what``.
+    """
     try:
         pickle.loads(dumps(value))  # noqa: S301  what was just pickled
     except Exception as error:

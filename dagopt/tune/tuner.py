@@ -112,6 +112,8 @@ class Tuner:
                 f"data is a {type(data).__name__}, expected a function of a trial's parameters that"
                 " gives batches, or a DataFrame"
             )
+        if not (callback is None or callable(callback)):
+            raise InputError(f"callback is a {type(callback).__name__}, expected a function")
         self._context = context_of(spark)
         self._search = Search(study_or_space, space)
         self._trainable = trainable

@@ -49,6 +49,8 @@ class FakeSpark:
         self.cancel_error: Exception | None = None
         self.hangs = False
         self.content: dict[str, Any] = {}
+        stopped = SimpleNamespace(isStopped=lambda: False)
+        self._jsc: Any = SimpleNamespace(sc=lambda: stopped)
 
     def getConf(self) -> dict[str, str]:  # noqa: N802  Spark's name
         return self.conf
@@ -186,6 +188,53 @@ def test_stop_ends_jobs_though_the_application_has_ended(spark: FakeSpark) -> No
     jobs.serve()
 
 
+def test_an_application_that_ends_first_is_the_reason_in_one_sentence(
+    spark: FakeSpark, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Scheduler(spark) as jobs:
+        jobs.submit(job())
+        until(lambda: len(spark.groups) == 1)
+        spark.look_error = AttributeError("'NoneType' object has no attribute 'sc'")
+        spark._jsc = None
+        spark.cancelled.update(spark.groups)  # Spark ends what runs
+        with pytest.raises(RuntimeError) as raised:
+            jobs.wait(WAIT_S)
+        assert str(raised.value.__cause__) == "the application has ended"
+        assert (jobs.status("one").status, jobs.status("one").error) == (
+            "failed",
+            "the application has ended",
+        )
+        assert not any("back to iteration" in line for line in jobs.logs("one"))
+    assert "Traceback" not in caplog.text
+
+
+def test_a_phase_that_came_before_the_application_ended_counts(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = PhaseOutcome(rank=0, address="0", error="ValueError: my own")
+    monkeypatch.setattr(phases, "run_barrier", lambda *_, **__: [own])
+    ended = phases.Phases.ended
+
+    def then_stop(*given: Any) -> Any:
+        found = ended(*given)
+        if found:
+            spark._jsc = None
+        return found
+
+    monkeypatch.setattr(phases.Phases, "ended", then_stop)
+    with Scheduler(spark) as jobs:
+        jobs.submit(job(max_accelerators=1))
+        until(lambda: jobs._broken is not None)
+        assert jobs.status("one").error == "ValueError: my own"
+
+
+def test_nothing_is_submitted_to_an_application_that_has_ended(spark: FakeSpark) -> None:
+    with Scheduler(spark) as jobs:
+        spark._jsc = None
+        with pytest.raises(RuntimeError, match=r"the application has ended|scheduler has stopped"):
+            jobs.submit(job())
+
+
 def test_a_phase_for_which_spark_looks_for_slots_is_cancelled(spark: FakeSpark) -> None:
     """It has no stage, and its job does not end."""
     spark.hangs = True
@@ -231,6 +280,21 @@ def test_tasks_of_an_executor_that_is_gone_are_dead(spark: FakeSpark) -> None:
         spark.executors = [one for one in spark.executors if one.executor != gone]
         assert jobs.wait(WAIT_S)
         assert jobs.status("one").error == f"executor {gone} was lost, 1 times in a row"
+
+
+def test_a_phase_that_fails_does_not_go_to_an_executor_that_went_with_it(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.executors.append(ExecutorResources(executor="1", host="b", addresses=("0", "1")))
+    with Scheduler(spark) as jobs:
+        monkeypatch.setattr(scheduler, "_WATCH_S", 10 * WAIT_S)
+        jobs.submit(job(max_accelerators=1))
+        until(lambda: len(spark.groups) == 1)
+        gone = jobs.stays[0].slots[0].executor
+        spark.executors = [one for one in spark.executors if one.executor != gone]
+        spark.cancelled.update(spark.groups)  # Spark tells of the failure before dagopt looks
+        until(lambda: len(spark.groups) == 2)
+        assert jobs.stays[1].slots[0].executor != gone
 
 
 def test_a_lost_task_tells_its_reason(spark: FakeSpark) -> None:

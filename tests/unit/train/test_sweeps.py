@@ -20,6 +20,7 @@ from dagopt.train.cluster import Links
 from dagopt.train.phases import Phase
 from dagopt.train.sweep import SlotOutcome, SweepJob, spread, sweep_report
 from dagopt.train.sweeps import Sweep
+from dagopt.tune.checkpoint import Store
 from dagopt.tune.phase import GroupOutcome, GroupWork, TrialOutcome, TrialWork
 from dagopt.tune.places import Places, Progress
 
@@ -65,6 +66,18 @@ def outcome(each: GroupWork) -> tuple[GroupOutcome, str]:
     return found, f"states-{each.number}"
 
 
+class Trial:
+    """What a sweep wants; with a lock it cannot be pickled."""
+
+    def __init__(self, lock: Any = None) -> None:
+        self.lock = lock
+
+    def init(self, *_: Any) -> None:
+        """Never called."""
+
+    step = init
+
+
 class Cluster:
     """A board, phases that end when a test says so, and a sweep whose tuner is a function."""
 
@@ -77,6 +90,7 @@ class Cluster:
         )
         self.running: list[tuple[Launch, Any, list[list[Any]]]] = []
         self.now_s = 0.0
+        self.has_ended = False
         phases: Any = self
         run: Any = SimpleNamespace(run_on=lambda places, _: tuner(places))
         one = job(**fields)
@@ -96,6 +110,9 @@ class Cluster:
     def launch(self, launch: Launch, worker: Any, works: list[list[Any]], told: str) -> None:
         assert told.endswith(", search")
         self.running.append((launch, worker, works))
+
+    def has_application_ended(self) -> bool:
+        return self.has_ended
 
     def step(self, until: Callable[[], bool]) -> None:
         """What the scheduler's thread does, until something is so."""
@@ -204,6 +221,9 @@ def test_a_cancelled_sweep_ends_its_tuner_and_holds_nothing(tmp_path: Path, when
 
     def tuner(places: Places) -> Any:
         try:
+            store = Store(str(tmp_path))
+            store.add_boundary(0, "boundary")
+            store.write("states/one", b"")
             places.take()
             places.run(outcome, [work(0)], [1.0], "told")
         except sweeps.SweepOver:
@@ -222,6 +242,7 @@ def test_a_cancelled_sweep_ends_its_tuner_and_holds_nothing(tmp_path: Path, when
     record = cluster.over()
     assert ended.wait(WAIT_S)
     assert (record.status, record.slots) == ("cancelled", ())
+    assert not [one for one in tmp_path.rglob("*") if one.is_file()]
 
 
 def test_whatever_a_tuner_raises_fails_its_job_alone(tmp_path: Path) -> None:
@@ -232,6 +253,16 @@ def test_whatever_a_tuner_raises_fails_its_job_alone(tmp_path: Path) -> None:
     record = Cluster(tuner, tmp_path).over()
     assert (record.status, record.slots) == ("failed", ())
     assert "ValueError: of the callback" in record.error
+
+
+def test_what_an_ended_application_raises_is_one_sentence(tmp_path: Path) -> None:
+    def tuner(places: Places) -> Any:
+        places.take()
+        cluster.has_ended = True
+        raise AttributeError("'NoneType' object has no attribute 'sc'")
+
+    cluster = Cluster(tuner, tmp_path)
+    assert cluster.over().error == "the application has ended"
 
 
 def test_works_are_spread_so_that_slots_end_together() -> None:
@@ -262,3 +293,23 @@ def test_the_slowest_slot_says_how_long_an_iteration_is() -> None:
 def test_bad_values_are_one_error(fields: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         job(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"trainable": Trial(threading.Lock())}, "trainable cannot be pickled"),
+        ({"data": Trial(threading.Lock()).step}, "data cannot be pickled"),
+        ({"callback": 3}, "callback is a int, expected a function"),
+        ({"space": None}, "space is missing"),
+        ({"batch_size": 0}, "batch_size is 0"),
+    ],
+)
+def test_what_a_tuner_refuses_names_the_job(
+    tmp_path: Path, fields: dict[str, Any], told: str
+) -> None:
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]"))
+    known: dict[str, Any] = {"trainable": Trial(), "data": Trial().step, "space": Trial().init}
+    with pytest.raises(InputError, match=f"^job search: {told}"):
+        job(**{**known, **fields}).tuner(spark, str(tmp_path), None)
+    job(**known).tuner(spark, str(tmp_path), None)
