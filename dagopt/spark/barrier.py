@@ -115,13 +115,13 @@ def cancel(context: Any, group: str) -> None:
         context.cancelJobGroup(group)
 
 
-def has_ended(context: Any) -> bool:
-    """Whether the application was stopped: all that it is asked then fails, each in its own words."""
+def has_ended(context: Any) -> bool | None:
+    """Whether the application was stopped, so that all that it is asked fails; None if it does not answer."""
     try:
         java = context._jsc  # noqa: SLF001  no other door
         return java is None or bool(java.sc().isStopped())
-    except Exception:  # noqa: BLE001  py4j's own: whoever asks something else is told
-        return False
+    except Exception:  # noqa: BLE001  py4j's own
+        return None
 
 
 def start_thread(function: Callable[[], None], name: str) -> threading.Thread:

@@ -157,8 +157,18 @@ def task_attempt() -> str:
     return "driver" if context is None else str(context.taskAttemptId())
 
 
+@dataclass(frozen=True, slots=True)
+class PastFrame:
+    """What is known of a DataFrame whose application has ended."""
+
+    dtypes: tuple[tuple[str, str], ...]
+    """Names and types of its columns."""
+
+
 def is_frame(data: Any) -> bool:
-    """Whether it is a DataFrame of Spark."""
+    """Whether it is a DataFrame of Spark, or was one."""
+    if isinstance(data, PastFrame):
+        return True
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
 
 

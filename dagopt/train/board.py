@@ -18,6 +18,7 @@ from dagopt.errors import InfeasibleError, InputError
 from dagopt.model.topology import ExecutorResources
 from dagopt.train.cluster import Cluster, Links, accelerators_of, cluster_of
 from dagopt.train.job import Job, Load, TrainJob
+from dagopt.train.kept import Past
 from dagopt.train.records import (
     JobStatus,
     Move,
@@ -105,14 +106,15 @@ class Board:
                 if not record.is_over:
                     record.log.append("dagopt: waits for executors")
 
-    def submit(self, job: Job, now_s: float) -> None:
-        """A job has come.
+    def submit(self, job: Job, now_s: float, past: Past | None = None) -> None:
+        """A job has come, or goes on from what it did before; then it makes do with what there is.
 
         Raises:
             InputError: there is one of that name.
             InfeasibleError: it asks for more accelerators than there are.
         """
-        self.check([job])
+        if past is None:
+            self.check([job])
         self.records[job.name] = record = Record(
             job=job,
             arrived_s=now_s,
@@ -120,6 +122,8 @@ class Board:
             asks=not job.plans_itself,
             has_asked=not job.plans_itself,
         )
+        if past is not None:
+            past.put_into(record)
         if not self.cluster.hosts:
             record.log.append("dagopt: waits for executors")
         self._planned_s = None
@@ -242,8 +246,10 @@ class Board:
             return
         if load.most_accelerators != record.load.most_accelerators:
             self._planned_s = None
+        # A sweep that was resumed tells its last boundary again.
+        is_new = load.done != record.load.done or not record.losses
         record.load = load
-        record.losses += [] if loss is None else [loss]
+        record.losses += [loss] if loss is not None and is_new else []
 
     def expect(self, name: str, phase_s: float) -> None:
         """The phase that begins takes so long at least."""

@@ -57,7 +57,7 @@ class Phase:
     """Since when it should be dead."""
 
 
-def training_works(launch: Launch) -> tuple[list[PhaseWork], str]:
+def training_works(launch: Launch, scheduler: str) -> tuple[list[PhaseWork], str]:
     """What the ranks of a training get, and what Spark's user interface says of it."""
     works = [
         PhaseWork(
@@ -68,6 +68,7 @@ def training_works(launch: Launch) -> tuple[list[PhaseWork], str]:
             phase_s=launch.phase_s,
             look_s=min(_LOOK_S, launch.phase_s),
             state=launch.state,
+            scheduler=scheduler,
         )
         for rank in range(len(launch.slots))
     ]
@@ -166,8 +167,8 @@ class Phases:
                 self._left.append(phase)
         return found
 
-    def has_application_ended(self) -> bool:
-        """Whether Spark was stopped; no phase will come to its boundary then."""
+    def has_application_ended(self) -> bool | None:
+        """Whether Spark was stopped, and no phase will come to its boundary; None if it does not answer."""
         return has_ended(self._context)
 
     def wait(self, timeout_s: float) -> None:

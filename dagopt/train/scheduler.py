@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import pickle
 import shutil
@@ -10,7 +9,6 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -26,15 +24,14 @@ from dagopt.train.board import Board
 from dagopt.train.cluster import Links
 from dagopt.train.collective import check_installed
 from dagopt.train.job import TrainJob
-from dagopt.train.phases import ENDED, Phase, Phases, training_works
+from dagopt.train.kept import Kept
+from dagopt.train.phases import ENDED, Phases
 from dagopt.train.records import JobStatus, Move, PhaseRun, Status, Stay
+from dagopt.train.runners import Runners
 from dagopt.train.spool import Spool
 from dagopt.train.sweep import SweepJob
-from dagopt.train.sweeps import Sweep
 from dagopt.train.targets import Policy
-from dagopt.train.worker import Worker, packed, stop_name
 from dagopt.tune import SweepResult
-from dagopt.tune.checkpoint import STATES, Store
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +59,10 @@ class Scheduler:
 
     Args:
         spark: the session.
-        checkpoint: a folder that pyarrow.fs opens, the same for driver and executors. Default: one that
-            lives as long as the scheduler, in local modes.
+        checkpoint: a folder that pyarrow.fs opens, the same for driver and executors; several schedulers
+            may have it. Default: one that lives as long as the scheduler, in local modes.
+        resume: go on with jobs in ``checkpoint`` whose driver was killed, each from its last boundary. Jobs
+            of a scheduler that runs are left to it; to see that takes 15 s, where there are such jobs.
         spool: a folder by which ``dagopt train`` talks to it; made, for its owner only.
         interval_s: seconds between plans. A job that stays where it is writes its state every four.
         policy: what decides; default: :class:`dagopt.policy.training.Scheduler`.
@@ -83,6 +82,7 @@ class Scheduler:
         spark: Any,
         *,
         checkpoint: str | None = None,
+        resume: bool = False,
         spool: str | None = None,
         interval_s: float = 30.0,
         policy: Policy | None = None,
@@ -99,6 +99,8 @@ class Scheduler:
                 "spark.dynamicAllocation.enabled is true, must be false: Spark has no barrier stages"
                 " with it"
             )
+        if checkpoint is None and resume:
+            raise InputError("checkpoint is missing: expected the folder of the jobs to resume")
         if checkpoint is None and not is_on_this_host(self._context):
             raise InputError(
                 "checkpoint is missing: expected a folder that driver and executors share, such as"
@@ -116,21 +118,31 @@ class Scheduler:
         )
         executors = self._await_executors()
         self._board.set_executors(executors)
-        self._spool = None if spool is None else Spool(spool)
         self._own = tempfile.mkdtemp(prefix="dagopt-train-") if checkpoint is None else None
-        # Names in it repeat from one scheduler to the next.
-        folder = f"{self._context.applicationId}-{uuid.uuid4().hex[:8]}"
-        self._path = self._own or f"{str(checkpoint).rstrip('/')}/{folder}"
-        self._stores: dict[str, Store] = {}
-        self._workers: dict[str, Worker] = {}
-        self._sweeps: dict[str, Sweep] = {}
+        # Names of jobs repeat from one scheduler to the next.
+        name = f"{self._context.applicationId}-{uuid.uuid4().hex[:8]}"
+        path = self._own or str(checkpoint).rstrip("/")
+        self._kept = Kept(path, name, is_lasting=checkpoint is not None)
         self._phases = Phases(self._context, self._profile)
         self._alive = {one.executor for one in executors}
         self._lock = threading.Condition()
+        self._runners = Runners(
+            spark, name, self._profile, self._kept, self._board, self._phases, self._lock
+        )
         self._stops = False
         self._broken: BaseException | None = None
         self._watched_s = 0.0
         self._num_failures = 0
+        self._spool: Spool | None = None
+        try:
+            self._spool = None if spool is None else Spool(spool)
+            if resume:
+                with self._lock:
+                    self._runners.resume()
+        except BaseException:
+            self._kept.leave()
+            self._close_spool()
+            raise
         self._thread = start_thread(self._run, "dagopt-train")
         if self._spool is not None:
             self._spool.start(self)
@@ -141,23 +153,15 @@ class Scheduler:
         """Hand in jobs, all or none; each begins as soon as it gets accelerators.
 
         Raises:
-            InputError: there is one of that name, or it cannot be pickled.
+            InputError: there is one of that name, it cannot be pickled, or ``checkpoint`` not be written.
             InfeasibleError: it asks for more accelerators than there are.
             RuntimeError: the scheduler has stopped.
         """
         self._check_runs()
-        begins = [
-            self._sweep(job) if isinstance(job, SweepJob) else self._training(job) for job in jobs
-        ]
+        begins = [self._runners.prepare(job) for job in jobs]
         with self._lock:
             self._check_runs()
-            self._board.check(jobs)
-            for job, begin in zip(jobs, begins, strict=True):
-                begin()
-                self._board.submit(job, time.monotonic())
-            for job in jobs:
-                if job.name in self._sweeps:
-                    self._sweeps[job.name].start()
+            self._runners.submit(begins)
 
     def sweep_result(self, name: str) -> SweepResult | None:
         """What a sweep found, as ``Tuner.run`` gives it; None unless it is done.
@@ -167,9 +171,9 @@ class Scheduler:
         """
         with self._lock:
             self._board.record(name)
-            if name not in self._sweeps:
+            if name not in self._runners.sweeps:
                 raise InputError(f"job {name} is no sweep")
-            return self._sweeps[name].result
+            return self._runners.sweeps[name].result
 
     def jobs(self) -> list[JobStatus]:
         """All jobs, in the order in which they came."""
@@ -203,6 +207,8 @@ class Scheduler:
         with self._lock:
             self._board.cancel(name)
             self._phases.stop(name, "cancelled")
+            self._kept.close(name)
+            self._runners.settle(name)
             self._lock.notify_all()
 
     def state(self, name: str) -> Any:
@@ -215,9 +221,9 @@ class Scheduler:
         if not file:
             return None
         try:
-            content = self._stores[name].read(file)
+            content = self._kept.store(name).read(file)
         except FileNotFoundError:  # a boundary has replaced it meanwhile
-            content = self._stores[name].read(self._state_of(name))
+            content = self._kept.store(name).read(self._state_of(name))
         return pickle.loads(content)  # noqa: S301  ours
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -290,11 +296,13 @@ class Scheduler:
         self._thread.join()
         with self._lock:
             self._close_board("cancelled", _STOPPED)
-        for sweep in self._sweeps.values():
+        for sweep in self._runners.sweeps.values():
             sweep.join(_START_S)
-        for name in self._stores:
-            record = self._board.records[name]
-            self._keep(name, record.state if record.status == "done" else "")
+        with self._lock:
+            for name in self._board.records:
+                self._runners.settle(name)
+            done = [one.name for one in self._board.jobs() if one.status == "done"]
+            self._kept.finish(done)
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
 
@@ -311,27 +319,6 @@ class Scheduler:
         self.stop()
 
     # Private methods
-
-    def _training(self, job: TrainJob) -> Callable[[], None]:
-        """Whatever may be wrong with a job is found now; what is given makes it this scheduler's."""
-        store = Store(f"{self._path}/{job.name}")
-        try:
-            content = packed(job, store.path)
-        except Exception as error:
-            raise InputError(f"job {job.name} cannot be pickled: {error}") from error
-
-        def begin() -> None:
-            self._workers[job.name] = Worker(broadcast=self._context.broadcast(content))
-            self._stores[job.name] = store
-
-        return begin
-
-    def _sweep(self, job: SweepJob) -> Callable[[], None]:
-        """The same of a sweep."""
-        path = f"{self._path}/{job.name}"
-        tuner = job.tuner(self._spark, path, self._profile)
-        sweep = Sweep(job, tuner, path, self._board, self._phases, self._lock)
-        return lambda: self._sweeps.update({job.name: sweep})
 
     def _await_executors(self) -> list[ExecutorResources]:
         expected, until_s = num_expected(self._context), time.monotonic() + _START_S
@@ -361,6 +348,7 @@ class Scheduler:
                 self._broken = error
                 self._stop_phases("the scheduler has stopped")
                 self._close_board("failed", why)
+                self._kept.leave()
             self._close_spool()
 
     def _step(self) -> None:
@@ -368,7 +356,7 @@ class Scheduler:
         has_ended = not self._stops and self._phases.has_application_ended()
         for phase in phases:
             if phase.outcomes or not has_ended:
-                self._take(phase)
+                self._runners.take(phase)
             if not phase.outcomes:  # perhaps its executor went
                 self._watched_s = float("-inf")
         if has_ended:
@@ -387,27 +375,9 @@ class Scheduler:
     def _launch(self) -> None:
         launches = self._board.launches(time.monotonic())
         for name in self._board.stops(time.monotonic()):
-            # If that fails, the phase comes to its boundary by itself, only later.
-            with contextlib.suppress(OSError):
-                number = self._phases.running[name].launch.number
-                self._stores[name].write(stop_name(number), b"")
+            self._runners.ask(name)
         for launch in launches:
-            name = launch.job.name
-            if name in self._sweeps:
-                self._sweeps[name].give(launch)
-            else:
-                self._phases.launch(launch, self._workers[name], *training_works(launch))
-
-    def _take(self, phase: Phase) -> None:
-        name, now_s = phase.launch.job.name, time.monotonic()
-        if name in self._sweeps:
-            self._sweeps[name].ended(phase)
-            return
-        if phase.outcomes:
-            self._board.reached(name, phase.outcomes, now_s)
-        else:
-            self._board.lost(name, phase.why, now_s, is_taken=phase.is_taken)
-        self._keep(name, self._board.record(name).state)
+            self._runners.launch(launch)
 
     def _watch(self) -> None:
         """Stop phases that cannot, or do not, come to their boundary."""
@@ -429,14 +399,9 @@ class Scheduler:
 
     def _close_board(self, status: Status, why: str) -> None:
         self._board.close(status, why, time.monotonic())
-        for sweep in self._sweeps.values():
-            sweep.close()
+        for sweep in self._runners.sweeps.values():
+            sweep.close(is_left=self._broken is not None)
         self._lock.notify_all()
-
-    def _keep(self, name: str, state: str) -> None:
-        """Delete a job's files but its state; what cannot be deleted now is at the next boundary."""
-        with contextlib.suppress(OSError):
-            self._stores[name].keep(STATES, [state] if state else [])
 
     def _close_spool(self) -> None:
         if self._spool is not None:

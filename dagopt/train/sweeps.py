@@ -12,6 +12,7 @@ from typing import Any
 from dagopt.errors import DagoptError
 from dagopt.spark.barrier import start_thread
 from dagopt.train.board import Board, Launch
+from dagopt.train.kept import TAKEN_OVER, Kept
 from dagopt.train.phases import ENDED, Phase, Phases
 from dagopt.train.records import Report, Status
 from dagopt.train.sweep import SlotOutcome, SlotWorker, SweepJob, spread, sweep_report
@@ -34,7 +35,7 @@ class Sweep:
     Args:
         job: the sweep.
         tuner: what runs it.
-        path: its folder.
+        kept: the scheduler's files.
         board: the scheduler's.
         phases: likewise.
         lock: of both; told of whatever happens.
@@ -45,19 +46,20 @@ class Sweep:
         self,
         job: SweepJob,
         tuner: Tuner,
-        path: str,
+        kept: Kept,
         board: Board,
         phases: Phases,
         lock: threading.Condition,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.result: SweepResult | None = None
-        self._job, self._tuner, self._path = job, tuner, path
+        self._job, self._tuner, self._kept = job, tuner, kept
         self._board, self._phases, self._lock, self._clock = board, phases, lock, clock
         self._launch: Launch | None = None
         self._ended: Phase | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._is_left = False
 
     # For the scheduler
 
@@ -73,9 +75,9 @@ class Sweep:
         """A phase of the sweep is over, and its tasks are dead."""
         self._ended = phase
 
-    def close(self) -> None:
-        """No phase will end any more."""
-        self._is_closed = True
+    def close(self, *, is_left: bool) -> None:
+        """No phase will end any more; somebody else may go on with the sweep if it is left."""
+        self._is_closed, self._is_left = True, is_left
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread of a job that is over; the lock must be free."""
@@ -123,7 +125,16 @@ class Sweep:
         """What is left of the sweep."""
         with self._lock:
             self._check()
-            self._board.progress(self._job.name, self._job.load_at(progress), progress.loss)
+            name = self._job.name
+            self._board.progress(name, self._job.load_at(progress), progress.loss)
+            if not self._kept.boundary(name, self._board.record(name)):
+                self._board.end(name, "failed", TAKEN_OVER, self._clock())
+
+    def may_resume(self) -> bool:
+        """Whether that is because the scheduler has failed, or Spark's JVM is gone."""
+        return self._kept.is_lasting and (
+            self._is_left or self._phases.has_application_ended() is not False
+        )
 
     # Private methods
 
@@ -173,27 +184,29 @@ class Sweep:
 
     def _run(self) -> None:
         status: Status = "done"
-        error = ""
+        error, is_left = "", False
+        path = self._kept.path_of(self._job.name)
         try:
-            result = self._tuner.run_on(self, self._path)
+            result = self._tuner.run_on(self, path)
             with self._lock:
                 self.result = result
         except SweepOver:
-            status = "cancelled"
+            status, is_left = "cancelled", self._is_left
         except DagoptError as failure:
-            status, error = "failed", str(failure)
+            status, error, is_left = "failed", str(failure), self._is_left
         except BaseException:  # noqa: BLE001  the user's code may raise anything
+            status, is_left = "failed", self.may_resume()
             has_ended = self._phases.has_application_ended()
-            status, error = "failed", ENDED if has_ended else traceback.format_exc()
-        with contextlib.suppress(OSError, DagoptError):
-            # What is left of one that is done is its boundaries, and the state of the best trial.
-            store = Store(self._path)
-            if status == "done":
-                store.keep(FOLDER, [])
-            else:
-                store.clear()
+            error = ENDED if has_ended else traceback.format_exc()
+        if status == "done":
+            # What is left then are the boundaries, and the state of the best trial.
+            with contextlib.suppress(OSError, DagoptError):
+                Store(path).keep(FOLDER, [])
         with self._lock:
-            self._board.end(self._job.name, status, error, self._clock())
+            name = self._job.name
+            self._board.end(name, status, error, self._clock())
+            if not is_left:
+                self._kept.end(name, None, clears=status != "done")
             self._lock.notify_all()
 
 

@@ -46,6 +46,8 @@ class PhaseWork:
     """Seconds between looks whether it is."""
     state: str
     """File of the state; empty before the first iteration."""
+    scheduler: str = ""
+    """In the names of the phase's files: tasks of one that was killed may write still."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +94,7 @@ class Worker:
             job = pickle.loads(content)  # noqa: S301  ours
         except BaseException:  # noqa: BLE001  runs the user's imports
             error = traceback.format_exc()
-        group = Group(work.rank, work.size, hosts, store, _name(work.number, "rendezvous"), wait_s)
+        group = Group(work.rank, work.size, hosts, store, _name(work, "rendezvous"), wait_s)
         try:
             if job is None:
                 return _refuse(work, group, error)
@@ -102,12 +104,12 @@ class Worker:
             group.close()
 
 
-def packed(job: TrainJob, path: str) -> bytes:
-    """A job for its workers, with the path of its store.
+def packed(job: TrainJob, path: str, pickled: bytes = b"") -> bytes:
+    """A job for its workers, with the path of its store; ``pickled`` is the job, where it is known.
 
     The job is a pickle in a pickle: a rank that cannot read it must tell the others all the same.
     """
-    return pickle.dumps((dumps(job), path, job.deadline_s))
+    return pickle.dumps((pickled or dumps(job), path, job.deadline_s))
 
 
 def run_phase(
@@ -147,21 +149,21 @@ def run_phase(
                 break
         outcome.end_s = outcome.start_s + ending.done_s - began_s
         if work.rank == 0 and outcome.losses and not outcome.error:
-            _save(state, _name(work.number, task_attempt()), store, outcome)
+            _save(state, _name(work, task_attempt()), store, outcome)
     outcome.output = printed.getvalue()[-_MOST_OUTPUT:] if work.rank == 0 else ""
     return outcome
 
 
-def stop_name(number: int) -> str:
+def stop_name(number: int, scheduler: str = "") -> str:
     """Name of the file that asks a phase for its boundary."""
-    return _name(number, "stop")
+    return f"{STATES}/{number:06d}-{scheduler}-stop"
 
 
 # Private functions
 
 
-def _name(number: int, what: str) -> str:
-    return f"{STATES}/{number:06d}-{what}"
+def _name(work: PhaseWork, what: str) -> str:
+    return f"{STATES}/{work.number:06d}-{work.scheduler}-{what}"
 
 
 class _Ending:
@@ -184,7 +186,7 @@ class _Ending:
         self._looked_s = now_s
         # Storage that does not answer asks for nothing.
         with contextlib.suppress(OSError):
-            self._store.read(stop_name(self._work.number))
+            self._store.read(stop_name(self._work.number, self._work.scheduler))
             return True
         return False
 

@@ -29,12 +29,13 @@ class Store:
 
     Args:
         path: a local path, or a URI such as ``s3://bucket/sweep`` or ``hdfs:///sweeps/one``.
+        folder: made in it; empty for none but itself.
 
     Raises:
         InputError: pyarrow cannot open it.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, folder: str = STATES) -> None:
         # Executors have other working directories.
         self.path = path if "://" in path else str(Path(path).resolve())
         try:
@@ -42,7 +43,7 @@ class Store:
                 self._fs, self._root = fs.FileSystem.from_uri(path)
             else:
                 self._fs, self._root = fs.LocalFileSystem(), self.path
-            self._fs.create_dir(f"{self._root}/{STATES}", recursive=True)
+            self._fs.create_dir(f"{self._root}/{folder}".rstrip("/"), recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(
                 f"checkpoint is '{path}', which pyarrow cannot open: {error}"
@@ -71,13 +72,13 @@ class Store:
 
     def sweep(self) -> str:
         """The sweep's name, unlike any other's; made at the first call."""
-        if _SWEEP not in self._names(self._root):
+        if _SWEEP not in self.files():
             self.write(_SWEEP, uuid.uuid4().hex.encode())
         return self.read(_SWEEP).decode()
 
     def boundaries(self) -> list[Any]:
         """What all boundaries say, in order; up to the first that is missing."""
-        names = set(self._names(self._root))
+        names = set(self.files())
         found: list[Any] = []
         while boundary_name(len(found)) in names:
             found.append(pickle.loads(self.read(boundary_name(len(found)))))  # noqa: S301  ours
@@ -90,23 +91,39 @@ class Store:
     def keep(self, folder: str, names: Iterable[str]) -> None:
         """Delete all files of a folder but these."""
         kept = set(names)
-        for name in self._names(f"{self._root}/{folder}"):
+        for name in self.files(folder):
             if f"{folder}/{name}" not in kept:
                 self.delete(f"{folder}/{name}")
-
-    def clear(self) -> None:
-        """Delete all files."""
-        self._fs.delete_dir_contents(self._root, missing_dir_ok=True)
 
     def delete(self, name: str) -> None:
         """Delete a file, if it is there: tasks that nobody waits for move theirs."""
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(f"{self._root}/{name}")
 
-    def _names(self, folder: str) -> list[str]:
-        selector = fs.FileSelector(folder)
-        files = [one for one in self._fs.get_file_info(selector) if one.type == fs.FileType.File]
-        return sorted(one.base_name for one in files)
+    def remove(self, folder: str = "") -> None:
+        """Delete a folder with all that is in it, if it is there; default: this one."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_dir(f"{self._root}/{folder}".rstrip("/"))
+
+    def prune(self) -> None:
+        """Remove the folders in this one that are empty, and then this one if it is."""
+        for folder in (*self.folders(), ""):
+            if not self._infos(folder):
+                self.remove(folder)
+
+    def files(self, folder: str = "") -> list[str]:
+        """Names of the files in a folder, sorted."""
+        return sorted(one.base_name for one in self._infos(folder) if one.type == fs.FileType.File)
+
+    def folders(self, folder: str = "") -> list[str]:
+        """Names of the folders in a folder, sorted."""
+        is_folder = fs.FileType.Directory
+        return sorted(one.base_name for one in self._infos(folder) if one.type == is_folder)
+
+    def _infos(self, folder: str) -> list[Any]:
+        """Of what is in a folder; nothing where there is none."""
+        path = f"{self._root}/{folder}".rstrip("/")
+        return list(self._fs.get_file_info(fs.FileSelector(path, allow_not_found=True)))
 
 
 def boundary_name(number: int) -> str:

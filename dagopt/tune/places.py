@@ -65,6 +65,9 @@ class Places(Protocol):
     def boundary(self, progress: Progress) -> None:
         """Told before the first phase and after each."""
 
+    def may_resume(self) -> bool:
+        """Whether somebody may go on with a sweep that ends with an error now."""
+
 
 class AllSlots:
     """All that executors have; tasks wait there for others of the application."""
@@ -98,3 +101,7 @@ class AllSlots:
 
     def boundary(self, progress: Progress) -> None:
         """Nobody wants to know."""
+
+    def may_resume(self) -> bool:
+        """Nobody."""
+        return False

@@ -7,7 +7,7 @@ import pickle
 from typing import Any
 
 from dagopt.errors import InputError
-from dagopt.spark.phases import dumps, each_partition, is_frame
+from dagopt.spark.phases import PastFrame, dumps, each_partition, is_frame
 from dagopt.tune.checkpoint import Store
 from dagopt.tune.data import Feed, batch_bytes
 from dagopt.tune.frame_data import FOLDER, FrameData, write_partition
@@ -18,10 +18,14 @@ def prepare_data(data: Any, store: Store, batch_size: int, application: str) -> 
     """The data set as tasks use it; a DataFrame's partitions are written to the store.
 
     Raises:
-        InputError: a DataFrame has no rows.
+        InputError: a DataFrame has no rows, or is another application's.
     """
     if not is_frame(data):
         return data
+    if isinstance(data, PastFrame):
+        raise InputError(
+            "data: the DataFrame was not written when its application ended; submit the job again"
+        )
     path = store.path
     found = each_partition(
         data, lambda number, batches: write_partition(path, application, number, batches)

@@ -189,15 +189,16 @@ class Tuner:
             raise
 
     def run_on(self, places: Places, path: str) -> SweepResult:
-        """Run the sweep where somebody else says, in a folder of which nobody resumes it.
+        """Run the sweep, or what is left of it, where somebody else says, in a folder of his.
 
-        If it is stopped, all trials that run fail. Raises what :meth:`run` and ``places`` do.
+        If it is stopped for good, all trials that run fail. Raises what :meth:`run` and ``places`` do.
         """
         self._places = places
         try:
             return self._run(Store(path))
         except BaseException:
-            self._give_up(())
+            if not places.may_resume():
+                self._give_up(())
             raise
 
     def _repr_html_(self) -> str:
@@ -307,10 +308,7 @@ class Tuner:
 
     def _progress(self) -> Progress:
         records, running = self._records.trials.values(), self._records.running()
-        losses = [one.loss for one in records if one.loss is not None and not one.error]
-        losses += [] if self._best_loss is None else [self._best_loss]
-        best = min if self._search.minimizes else max
-        self._best_loss = best(losses, default=None)
+        self._note_best()
         per_trial = self._pace.max_iterations
         return Progress(
             num_running=len(running),
@@ -319,6 +317,14 @@ class Tuner:
             + per_trial * (self._num_trials - len(records)),
             loss=self._best_loss,
         )
+
+    def _note_best(self) -> None:
+        """Of all boundaries so far."""
+        records = self._records.trials.values()
+        losses = [one.loss for one in records if one.loss is not None and not one.error]
+        losses += [] if self._best_loss is None else [self._best_loss]
+        best = min if self._search.minimizes else max
+        self._best_loss = best(losses, default=None)
 
     def _give_up(self, kept: Collection[int]) -> None:
         with contextlib.suppress(Exception):  # is not what went wrong
@@ -398,6 +404,7 @@ class Tuner:
                 self._search.attach(number, params)
             for number in boundary.statuses:
                 self._end(number)
+            self._note_best()
         self._search.take_left_over()
         if self._records.undecided:
             self._settle(store)

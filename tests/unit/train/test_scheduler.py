@@ -38,7 +38,7 @@ class FakeSpark:
     """An application with one executor; phases end when they are cancelled, or let go."""
 
     def __init__(self) -> None:
-        self.context = self
+        self.sparkContext = self
         self.master, self.applicationId, self.version = "local-cluster[1,2,1024]", "app", "4.0.0"
         self.executors = [ExecutorResources(executor="0", host="a", addresses=("0", "1"))]
         self.conf: dict[str, str] = {}
@@ -328,13 +328,13 @@ def test_a_state_that_a_boundary_replaces_meanwhile_is_read_again(
 ) -> None:
     with Scheduler(spark, checkpoint=str(tmp_path)) as jobs:
         jobs.submit(job())
-        store, board = jobs._stores["one"], jobs._board
+        store, board = jobs._kept.store("one"), jobs._board
         store.write("states/new", b"\x80\x04K\x07.")
         names = iter(["states/old", "states/new"])
         monkeypatch.setattr(jobs, "_state_of", lambda _: next(names))
         assert jobs.state("one") == 7
         board.record("one").state = "states/new"
-    assert not [one for one in tmp_path.rglob("*") if one.is_file()]
+    assert not list(tmp_path.iterdir())
 
 
 def test_executors_by_demand_are_refused(spark: FakeSpark) -> None:

@@ -256,6 +256,7 @@ pathlib.Path({str(began)!r}).touch()
 while not pathlib.Path({str(goes_on)!r}).exists():
     time.sleep(0.01)
 """
+    before = set(threading.enumerate())
     with ThreadPoolExecutor() as pool:
         with answering(path) as jobs:
             slow = pool.submit(submit, path, wait + FILE)
@@ -263,11 +264,11 @@ while not pathlib.Path({str(goes_on)!r}).exists():
             assert ask(str(path), {"do": "list"}, 20) == []
             assert submit(path, FILE.replace("tiny", "quick")) == ["quick"]
             assert not slow.done()
-            names = [one.name for one in threading.enumerate()]
+            threads = set(threading.enumerate()) - before
         with pytest.raises(InputError, match="the application has ended"):
             slow.result()
         goes_on.touch()
-        until(lambda: not set(names) & {one.name for one in threading.enumerate() if one.daemon})
+        until(lambda: not any(one.daemon for one in threads & set(threading.enumerate())))
     assert jobs.names == ["quick"]
     assert files(path) == []
 

@@ -17,6 +17,7 @@ from dagopt.policy.training import Scheduler as TrainingPolicy
 from dagopt.train import sweeps
 from dagopt.train.board import Board, Launch
 from dagopt.train.cluster import Links
+from dagopt.train.kept import Kept
 from dagopt.train.phases import Phase
 from dagopt.train.sweep import SlotOutcome, SweepJob, spread, sweep_report
 from dagopt.train.sweeps import Sweep
@@ -94,10 +95,12 @@ class Cluster:
         phases: Any = self
         run: Any = SimpleNamespace(run_on=lambda places, _: tuner(places))
         one = job(**fields)
+        kept = Kept(str(path), "scheduler", is_lasting=False)
+        kept.begin(one, b"")
         self.sweep = Sweep(
             one,
             run,
-            str(path),
+            kept,
             self.board,
             phases,
             self.lock,
@@ -221,7 +224,7 @@ def test_a_cancelled_sweep_ends_its_tuner_and_holds_nothing(tmp_path: Path, when
 
     def tuner(places: Places) -> Any:
         try:
-            store = Store(str(tmp_path))
+            store = Store(f"{tmp_path}/scheduler/search")
             store.add_boundary(0, "boundary")
             store.write("states/one", b"")
             places.take()
