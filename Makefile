@@ -54,7 +54,7 @@ jars: $(INSTALLED) java  ## Compile the plugin for every Spark line of MATRIX
 test: jar  ## Run the tests that fit in 25 minutes
 	$(PY) -m pytest -m "not slow and not soak" $(PYTEST_ARGS)
 
-test-slow: jar $(INSTALLED_TORCH)  ## Run the tests that take minutes, and those that need torch (20 minutes)
+test-slow: jar $(INSTALLED_TORCH)  ## Run the tests that take minutes, and those that need torch (25 minutes)
 	$(PY) -m pytest -m "(slow or torch) and not soak" $(PYTEST_ARGS)
 
 check: $(INSTALLED)  ## Run ruff, mypy, import-linter and the checks of the configuration files

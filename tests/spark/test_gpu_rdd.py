@@ -74,6 +74,7 @@ def test_each_decision_is_reported(seen: dict[str, Any]) -> None:
     assert all(0 <= use["gpu_busy_s"] <= use["gpu_allocated_s"] for use in split)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "conf",
     [{"boundary": "never"}, {"mode": "explain", "boundary": "always"}],

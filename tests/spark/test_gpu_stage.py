@@ -253,6 +253,7 @@ def test_costs_are_learned_from_a_first_slice(
     assert report["gate"]["off_reason"] == ""
 
 
+@pytest.mark.slow
 def test_a_stage_that_takes_longer_than_what_is_known_of_it_is_measured_again(
     run_spark_script: RunSparkScript, tmp_path: Path
 ) -> None:

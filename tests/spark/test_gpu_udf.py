@@ -145,6 +145,7 @@ def test_dagopt_stays_on(seen: dict[str, Any]) -> None:
     assert {one["form"] for one in seen["report"]["gpu_stages"]} >= {"split"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "conf",
     [{"mode": "explain"}, {"boundary": "never", "grouping.enabled": "false"}],

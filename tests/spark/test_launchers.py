@@ -110,6 +110,7 @@ def own_jar(spark_jar: Path) -> dict[str, str]:
     return {"spark.jars": str(spark_jar), "spark.driver.extraClassPath": str(spark_jar)}
 
 
+@pytest.mark.slow
 def test_the_command_that_local_cluster_conf_names(spark_jar: Path, tmp_path: Path) -> None:
     text = (ROOT / "spark_conf" / "local-cluster.conf").read_text(encoding="utf-8")
     (command,) = re.findall(r"^#   (spark-submit .*\\\n#.*)$", text, re.MULTILINE)
