@@ -139,11 +139,19 @@ def _chosen(
             most=len(given) if waits else max(len(given), most_replicas(view)),
         )
     others: Targets = {}
+
+    def named(accelerator: Accelerator | None) -> str:
+        slot = None if accelerator is None else there.slot_of[accelerator]
+        return "" if slot is None else f"{slot.executor}:{slot.place}"
+
     for name, chosen in choose_members(jobs, free, restart_s=cluster.restart_s).items():
         slots = tuple(there.slot_of[one] for one in chosen.members)
         # Spark chooses among the accelerators of an executor, so one of them for another changes nothing.
         if Counter(slot.executor for slot in slots) != Counter(s.executor for s in found[name]):
             others[name] = slots
+            if set(slots) != set(before.get(name, ())):
+                told = (step.told(named(step.new), named(step.old)) for step in chosen.steps)
+                measured[name][0].log += [f"dagopt: {one}" for one in told]
     given_slots = [slot for slots in (found | others).values() for slot in slots]
     return others if len(set(given_slots)) == len(given_slots) else {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import sys
@@ -85,11 +86,13 @@ def search(name: str, trainable: Any, **fields: Any) -> SweepJob:
     return SweepJob(**{**known, **fields})
 
 
-def alone(spark: Any, one: SweepJob, trainable: Any = None) -> Any:
+@functools.cache
+def alone(spark: Any, trainable: Any) -> Any:
     """What Tuner finds by itself."""
+    one = search("alone", trainable)
     return Tuner(
         spark,
-        trainable or one.trainable,
+        one.trainable,
         sweep_data,
         study(),
         one.num_trials,
@@ -109,7 +112,7 @@ def summary(spark: Any, scheduler: Scheduler, sweep: SweepJob, trainable: Any) -
         "logs": scheduler.logs(sweep.name),
     }
     if result is not None:
-        other = alone(spark, sweep, trainable)
+        other = alone(spark, trainable or sweep.trainable)
         found["losses"] = max(
             worst_error(a.losses, b.losses)
             for a, b in zip(result.trials, other.trials, strict=True)
@@ -134,7 +137,7 @@ def beside(spark: Any, sweep: SweepJob, trainable: Any = None) -> dict[str, Any]
             **train_scenarios.summary(scheduler, training),
         }
         if has_ended:
-            last = job("last", Model(), 300)
+            last = job("last", Model(), 200)
             scheduler.submit(last)
             scheduler.wait(120)
             found["last"] = train_scenarios.summary(scheduler, last)

@@ -106,6 +106,12 @@ class Step:
     cost_s: float
     """Seconds of an iteration against it."""
 
+    def told(self, new: str, old: str) -> str:
+        """The step in words, with names of both accelerators."""
+        which = {"allocate": new, "reclaim": old, "exchange": f"{old} for {new}"}[self.kind]
+        gain_ms, cost_ms = 1e3 * self.gain_s, 1e3 * self.cost_s
+        return f"{self.kind} {which}: {gain_ms:.3g} ms of an iteration for it, {cost_ms:.3g} ms against"
+
 
 def next_step(
     job: JobCost,

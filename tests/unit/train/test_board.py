@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -269,6 +270,10 @@ def test_a_straggler_is_left_for_a_free_accelerator_elsewhere() -> None:
     assert {slot.executor for slot in launches[-1].slots} == {"a", "c"}
     # And it stays there.
     assert launches[-1].slots == launches[-3].slots
+    (told,) = (line for line in cluster.record("one").log if "against" in line)
+    assert re.fullmatch(
+        r"dagopt: allocate c:0: [\d.]+ ms of an iteration for it, -?[\d.]+ ms against", told
+    )
 
 
 def test_a_policy_may_leave_stragglers_where_they_are() -> None:
