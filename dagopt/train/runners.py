@@ -92,6 +92,8 @@ class Runners:
         except BaseException:
             for one in begins:
                 self._kept.undo(one.job.name)
+                self.sweeps.pop(one.job.name, None)
+                self._workers.pop(one.job.name, None)
             raise
         for one in begins:
             self._board.submit(one.job, time.monotonic())
