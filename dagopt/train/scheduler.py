@@ -288,12 +288,15 @@ class Scheduler:
         self._check_whole()
 
     def stop(self) -> None:
-        """Stop what runs; jobs that are not over count as cancelled."""
+        """Stop what runs; jobs that are not over count as cancelled, unless the application ended first."""
         self._close_spool()
-        with self._lock:
-            self._stops = True
-            self._stop_phases(_STOPPED)
-        self._thread.join()
+        while self._thread.is_alive():
+            with self._lock:
+                # Where Spark has ended, or does not answer, the thread finds out itself: jobs are left.
+                if self._stops or self._phases.has_application_ended() is False:
+                    self._stops = True
+                    self._stop_phases(_STOPPED)
+            self._thread.join(_WATCH_S)
         with self._lock:
             self._close_board("cancelled", _STOPPED)
         for sweep in self._runners.sweeps.values():

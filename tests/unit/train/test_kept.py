@@ -519,9 +519,32 @@ def test_a_job_whose_record_cannot_be_written_is_refused_with_those_beside_it(
     with Scheduler(spark, checkpoint=str(tmp_path)) as running:
         with pytest.raises(InputError, match="cannot be written: quota"):
             running.submit(job("one"), job("two"))
+        with pytest.raises(InputError, match="cannot be written: quota"):
+            running.submit(search(name="one"), job("two"))
         assert running.jobs() == []
         running.submit(job("one"))
         assert running.wait(WAIT_S)
+        assert (running.status("one").status, running.status("one").iteration) == ("done", 5)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_stop_right_after_the_end_of_the_application_leaves_its_jobs(
+    spark: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """The scheduler's thread has not seen it when the driver's script does, and leaves."""
+    monkeypatch.setattr(scheduler, "_POLL_S", 2.0)
+    spark.hangs = True
+    with Scheduler(spark, checkpoint=str(tmp_path)) as running:
+        running.submit(job("one"))
+        until(lambda: len(spark.groups) == 1)
+        jsc = spark._jsc
+        spark._jsc = None if answers else SimpleNamespace()
+        spark.look_error = ConnectionError("the gateway is gone")
+    assert running.status("one").status == "failed"
+    spark._jsc, spark.look_error, spark.hangs = jsc, None, False
+    with Scheduler(spark, checkpoint=str(tmp_path), resume=True) as again:
+        assert again.wait(WAIT_S)
+        assert again.status("one").status == "done"
 
 
 def test_a_sweep_that_cannot_be_pickled_runs_but_is_not_resumed(
