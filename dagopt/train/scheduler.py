@@ -121,7 +121,7 @@ class Scheduler:
         self._own = tempfile.mkdtemp(prefix="dagopt-train-") if checkpoint is None else None
         # Names of jobs repeat from one scheduler to the next.
         name = f"{self._context.applicationId}-{uuid.uuid4().hex[:8]}"
-        path = self._own or str(checkpoint).rstrip("/")
+        path = self._own or str(checkpoint)
         self._kept = Kept(path, name, is_lasting=checkpoint is not None)
         self._phases = Phases(self._context, self._profile)
         self._alive = {one.executor for one in executors}
