@@ -20,6 +20,7 @@ from dagopt.spark.barrier import executors_of, num_expected, start_thread
 from dagopt.spark.concurrency import allocates_by_demand
 from dagopt.spark.phases import context_of, is_on_this_host
 from dagopt.spark.profiles import gpu_profile
+from dagopt.train.arguments import check_arguments, check_jobs
 from dagopt.train.board import Board
 from dagopt.train.cluster import Links
 from dagopt.train.collective import check_installed
@@ -91,8 +92,8 @@ class Scheduler:
         topology: Topology | None = None,
     ) -> None:
         check_installed()
-        if not 0 < interval_s < float("inf"):
-            raise InputError(f"interval_s is {interval_s}, must be > 0")
+        links = {"local": local, "network": network, "topology": topology}
+        check_arguments(interval_s, policy, {"checkpoint": checkpoint, "spool": spool, **links})
         self._spark, self._context = spark, context_of(spark)
         if allocates_by_demand(self._context.getConf()):
             raise InputError(
@@ -153,11 +154,12 @@ class Scheduler:
         """Hand in jobs, all or none; each begins as soon as it gets accelerators.
 
         Raises:
-            InputError: there is one of that name, it cannot be pickled, or ``checkpoint`` not be written.
+            InputError: it is no job, there is one of that name, it cannot be pickled, or ``checkpoint`` not be written.
             InfeasibleError: it asks for more accelerators than there are.
             RuntimeError: the scheduler has stopped.
         """
         self._check_runs()
+        check_jobs(jobs)
         begins = [self._runners.prepare(job) for job in jobs]
         with self._lock:
             self._check_runs()
