@@ -309,6 +309,7 @@ class Kept:
             job = pickle.loads(pickled)  # noqa: S301  ours
             if not isinstance(job, (TrainJob, SweepJob)):
                 raise TypeError(f"it has a {type(job).__name__}")  # noqa: TRY301
+            replace(job)  # its class may be another one now, which is to be told before it fails
             names = [one for one in store.files(RECORD) if one.startswith(boundary_name(0)[:9])]
             number = sum(not one.endswith(".part") for one in names)
             for at in range(number):

@@ -574,6 +574,27 @@ def test_of_a_dataframe_columns_are_kept_and_rows_must_be_there(tmp_path: Path) 
         prepare_data(one.data, Store(str(tmp_path)), 32, "app")
 
 
+def test_what_a_job_needs_and_is_gone_is_told_and_the_job_is_left(
+    spark: InProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file, folder = tmp_path / "study.db", tmp_path / "folder"
+    died(monkeypatch, spark, folder, search(study=study("median", file)), job("two"))
+    file.rename(tmp_path / "elsewhere.db")
+    with monkeypatch.context() as patched:
+        patched.delattr(Linear, "update")
+        with Scheduler(spark, checkpoint=str(folder), resume=True) as running:
+            assert running.jobs() == []
+    assert "job search is not resumed: job search: study cannot be read: " in caplog.text
+    assert "training Linear has no method update" in caplog.text
+    (tmp_path / "elsewhere.db").rename(file)
+    with Scheduler(spark, checkpoint=str(folder), resume=True) as again:
+        assert again.wait(WAIT_S)
+        assert {one.name: one.status for one in again.jobs()} == {"search": "done", "two": "done"}
+
+
 def test_what_others_have_in_the_folder_is_left_alone(
     spark: InProcess,
     tmp_path: Path,
