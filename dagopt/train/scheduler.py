@@ -140,9 +140,13 @@ class Scheduler:
             if resume:
                 with self._lock:
                     self._runners.resume()
-        except BaseException:
+        except BaseException as error:
+            self._broken = error
             self._kept.leave()
+            with self._lock:  # sweeps that go on already
+                self._close_board("failed", "the scheduler did not start")
             self._close_spool()
+            self._remove_own()
             raise
         self._thread = start_thread(self._run, "dagopt-train")
         if self._spool is not None:
@@ -308,8 +312,7 @@ class Scheduler:
                 self._runners.settle(name)
             done = [one.name for one in self._board.jobs() if one.status == "done"]
             self._kept.finish(done)
-        if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
+        self._remove_own()
 
     def __enter__(self) -> Scheduler:  # noqa: PYI034  Self is in Python 3.11 only
         """This scheduler, which runs already."""
@@ -411,6 +414,10 @@ class Scheduler:
     def _close_spool(self) -> None:
         if self._spool is not None:
             self._spool.close()
+
+    def _remove_own(self) -> None:
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
 
     def _state_of(self, name: str) -> str:
         with self._lock:

@@ -595,6 +595,27 @@ def test_what_a_job_needs_and_is_gone_is_told_and_the_job_is_left(
         assert {one.name: one.status for one in again.jobs()} == {"search": "done", "two": "done"}
 
 
+def test_a_scheduler_that_does_not_start_leaves_nothing_running(
+    spark: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    died(monkeypatch, spark, folder, search(), job("two"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    threads = set(threading.enumerate())
+    with monkeypatch.context() as patched:
+        patched.setattr(spark, "broadcast", refused)
+        with pytest.raises(OSError, match="quota"):
+            Scheduler(spark, checkpoint=str(folder), resume=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="spool"):
+        Scheduler(spark, spool=str(tmp_path / "file"))
+    until(lambda: not [one for one in threading.enumerate() if one not in threads])
+    assert not list(tmp_path.glob("dagopt-train-*"))
+    with Scheduler(spark, checkpoint=str(folder), resume=True) as again:
+        assert again.wait(WAIT_S)
+        assert {one.name: one.status for one in again.jobs()} == {"search": "done", "two": "done"}
+
+
 def test_what_others_have_in_the_folder_is_left_alone(
     spark: InProcess,
     tmp_path: Path,
