@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 when it did what was asked, 2 when the input is wrong, else the error's own code.
     """
     logging.basicConfig(level=logging.INFO, format="dagopt: %(message)s", stream=sys.stderr)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what jobs print may be no text of any encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         result = commands.main(arguments, prog_name="dagopt", standalone_mode=False)
     except DagoptError as error:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import tokenize
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from dagopt.errors import last_line
+from dagopt.cli.output import show_json, show_table
+from dagopt.errors import InputError, last_line
 from dagopt.train.spool import ask
 
 _EPILOG = """
@@ -52,7 +52,12 @@ def train() -> None:
 @_spool
 def submit(*, file: Path, spool: str, timeout: float) -> None:
     """Submit the jobs in FILE: Python with ``job = TrainJob(...)`` or ``SweepJob``, which the application runs."""
-    request = {"do": "submit", "file": str(file.resolve()), "source": file.read_text("utf-8")}
+    try:
+        with tokenize.open(file) as stream:  # in the encoding that it says it has
+            source = stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
+    request = {"do": "submit", "file": str(file.resolve()), "source": source}
     for name in ask(spool, request, timeout):
         click.echo(f"submitted {name}")
 
@@ -64,7 +69,7 @@ def show(*, spool: str, timeout: float, as_json: bool) -> None:
     """List all jobs, in the order in which they came."""
     rows: list[dict[str, Any]] = ask(spool, {"do": "list"}, timeout)
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        show_json(rows)
         return
     table = Table(box=None)
     for column in ("job", "status", "iterations", "loss", "accelerators", "moves", "error"):
@@ -75,7 +80,7 @@ def show(*, spool: str, timeout: float, as_json: bool) -> None:
         counts = (str(row["num_accelerators"]), str(row["num_moves"]))
         error = last_line(row["error"])
         table.add_row(row["name"], row["status"], done, loss, *counts, error)
-    Console(soft_wrap=True).print(table)
+    show_table(table)
 
 
 @train.command(epilog=_EPILOG)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from dagopt.cli.output import show_json, show_table
 from dagopt.errors import InputError, last_line
 
 _EPILOG = """
@@ -33,7 +32,7 @@ def show(*, study: str, storage: str, as_json: bool) -> None:
     """Show the trials of STUDY, the best first: also while its sweep runs."""
     rows = trial_rows(study, storage)
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        show_json(rows)
         return
     table = Table(box=None)
     for column in ("trial", "state", "loss", "iterations", "merged", "parameters", "error"):
@@ -44,7 +43,7 @@ def show(*, study: str, storage: str, as_json: bool) -> None:
         cells = (row["iterations"], row["merged_iterations"])
         error = last_line(row["error"])
         table.add_row(str(row["trial"]), row["state"], loss, *map(str, cells), params, error)
-    Console(soft_wrap=True).print(table)
+    show_table(table)
 
 
 def trial_rows(study: str, storage: str) -> list[dict[str, Any]]:

@@ -144,6 +144,10 @@ class TrainJob:
                 f"job {self.name}: max_accelerators is {self.max_accelerators}, must be <="
                 f" num_micro_batches, which is {self.num_micro_batches}"
             )
+        if isinstance(self.training, type):
+            raise InputError(
+                f"job {self.name}: training is the class {self.training.__name__}, expected an object"
+            )
         for name in ("init", "batch", "gradients", "update"):
             if not callable(getattr(self.training, name, None)):
                 raise InputError(
@@ -178,7 +182,7 @@ def check_limits(job: Any, least: Mapping[str, int]) -> None:
     Raises:
         InputError: a value is wrong.
     """
-    if not NAME.fullmatch(job.name):
+    if not isinstance(job.name, str) or not NAME.fullmatch(job.name):
         raise InputError(f"job name is '{job.name}': allowed is {NAME.pattern}")
     least = {**least, "max_restarts": 0}
     if job.max_accelerators is not None:
@@ -189,8 +193,17 @@ def check_limits(job: Any, least: Mapping[str, int]) -> None:
             raise InputError(
                 f"job {job.name}: {name} is {value!r}, must be a whole number >= {lowest}"
             )
-    if not 0 < job.deadline_s < float("inf"):
-        raise InputError(f"job {job.name}: deadline_s is {job.deadline_s}, must be > 0")
+    check_seconds(f"job {job.name}: deadline_s", job.deadline_s)
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Check a time.
+
+    Raises:
+        InputError: it is no number of seconds above 0.
+    """
+    if not isinstance(value, (int, float, np.number)) or not 0 < value < float("inf"):
+        raise InputError(f"{name} is {value!r}, must be a number > 0")
 
 
 def samples(job: TrainJob, iteration: int) -> NDArray[np.int64]:

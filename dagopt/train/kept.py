@@ -23,11 +23,12 @@ from dagopt.train.job import TrainJob
 from dagopt.train.owners import JOB, OWNER, RECORD, Beats, claimed, owner_of
 from dagopt.train.records import Record
 from dagopt.train.sweep import SweepJob
-from dagopt.tune.checkpoint import STATES, Store, boundary_name
+from dagopt.tune.checkpoint import STATES, Store, boundary_name, within
 
 logger = logging.getLogger(__name__)
 
-TAKEN_OVER = "another scheduler has taken the job over"
+_TAKEN_OVER = "another scheduler has taken the job over"
+_GONE = "its files in checkpoint are gone: deleted, or another scheduler has ended the job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,9 @@ class Kept:
     def path_of(self, name: str) -> str:
         """Folder of a job."""
         known = self._files.get(name)
-        return f"{self._root.path}/{self._scheduler}/{name}" if known is None else known.store.path
+        if known is not None:
+            return known.store.path
+        return within(self._root.path, f"{self._scheduler}/{name}")
 
     def store(self, name: str) -> Store:
         """The files of a job."""
@@ -161,16 +164,17 @@ class Kept:
         """Leave the files of a job that cannot go on here as they are."""
         del self._files[name]
 
-    def boundary(self, name: str, record: Record) -> bool:
-        """Write down where a job is; whether it is this scheduler's still.
+    def boundary(self, name: str, record: Record) -> str:
+        """Write down where a job is; why it is not this scheduler's any longer, empty if it is.
 
         Older states are deleted after that. What cannot be written is at the next boundary.
         """
         files = self._files[name]
         if self._is_left or files.has_ended or record.is_over:
-            return True
-        if not self._is_ours(files):
-            return False
+            return ""
+        why = self._why_not_ours(files)
+        if why:
+            return why
         try:
             if files.has_record:
                 self._write(files, record)
@@ -178,12 +182,12 @@ class Kept:
                 files.store.keep(STATES, {record.state, files.state})
         except OSError as error:
             logger.warning("dagopt: a boundary of job %s cannot be written: %s", name, error)
-        return True
+        return ""
 
     def close(self, name: str) -> None:
         """A job is over, though files of it may be written yet: nobody is to go on with it."""
         files = self._files[name]
-        if self._is_left or not files.has_record or not self._is_ours(files):
+        if self._is_left or not files.has_record or self._why_not_ours(files):
             return
         try:
             files.store.delete(JOB)
@@ -202,7 +206,7 @@ class Kept:
             clears: whether nothing stays at all.
         """
         files = self._files[name]
-        if self._is_left or files.has_ended or not self._is_ours(files):
+        if self._is_left or files.has_ended or self._why_not_ours(files):
             return
         try:
             files.store.delete(JOB)
@@ -261,13 +265,16 @@ class Kept:
 
     # Private methods
 
-    def _is_ours(self, files: _Files) -> bool:
+    def _why_not_ours(self, files: _Files) -> str:
         if not files.has_record:
-            return True
+            return ""
         try:
-            return owner_of(self._root, files.folder) == self._scheduler
+            owner = owner_of(self._root, files.folder)
         except OSError:
-            return True  # whether it is not is seen the next time
+            return ""  # it is seen the next time
+        if owner == self._scheduler:
+            return ""
+        return _TAKEN_OVER if owner else _GONE
 
     def _write(self, files: _Files, record: Record) -> None:
         said = {
@@ -292,16 +299,17 @@ class Kept:
         files.store.prune()
         scheduler = files.folder.partition("/")[0]
         if scheduler != self._scheduler:
-            Store(f"{self._root.path}/{scheduler}", "").prune()
+            Store(within(self._root.path, scheduler), "").prune()
 
     def _read(self, folder: str) -> tuple[Found, _Files] | None:
         """A job, and where it is; None where a file is broken or missing."""
-        store, name, past = Store(f"{self._root.path}/{folder}"), JOB, Past()
+        store, name, past = Store(within(self._root.path, folder)), JOB, Past()
         try:
             submitted, pickled = pickle.loads(store.read(JOB))  # noqa: S301  ours
             job = pickle.loads(pickled)  # noqa: S301  ours
             if not isinstance(job, (TrainJob, SweepJob)):
                 raise TypeError(f"it has a {type(job).__name__}")  # noqa: TRY301
+            replace(job)  # its class may be another one now, which is to be told before it fails
             names = [one for one in store.files(RECORD) if one.startswith(boundary_name(0)[:9])]
             number = sum(not one.endswith(".part") for one in names)
             for at in range(number):

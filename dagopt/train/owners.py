@@ -1,6 +1,6 @@
 """Whose the jobs in a checkpoint folder are, without a lock, which an object store does not have.
 
-Each scheduler has a folder of its own there, and writes ``alive`` into it again and again. Jobs of one
+Each scheduler has a folder of its own there, and writes ``_alive`` into it again and again. Jobs of one
 that does so are left alone. Whoever goes on with a job of another writes its own name into the job's
 ``owner``, and looks a moment later whether that stands there still: of several that try, one has the job.
 A scheduler that was taken for dead finds another's name there at its job's next boundary, and leaves it.
@@ -12,10 +12,11 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from dagopt.errors import InputError
-from dagopt.tune.checkpoint import Store
+from dagopt.tune.checkpoint import Store, within
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ JOB: Final = f"{RECORD}/job"
 OWNER: Final = f"{RECORD}/owner"
 """Whose it is."""
 
-_ALIVE: Final = "alive"
+_ALIVE: Final = "_alive"  # no job can have that name
 
 _BEAT_S = 3.0
 """Seconds between two signs of life."""
@@ -52,7 +53,7 @@ class Beats:
     """
 
     def __init__(self, path: str, scheduler: str) -> None:
-        self._store = Store(f"{path}/{scheduler}", "")
+        self._store = Store(within(path, scheduler), "")
         try:
             self._store.write(_ALIVE, b"0")
         except OSError as error:
@@ -84,7 +85,7 @@ def owner_of(root: Store, folder: str) -> str:
         root: the checkpoint folder.
         folder: of the job there: ``scheduler/job``.
     """
-    return _read(root, f"{folder}/{OWNER}").decode()
+    return _read(root, f"{folder}/{OWNER}").decode(errors="replace")
 
 
 def claimed(root: Store, scheduler: str) -> list[str]:
@@ -93,24 +94,27 @@ def claimed(root: Store, scheduler: str) -> list[str]:
     Takes seconds where another scheduler seems to live. What is left of dead ones besides unfinished jobs
     and states is deleted.
     """
-    others = [one for one in root.folders() if one != scheduler]
-    folders = [
-        f"{one}/{job}"
-        for one in others
-        for job in root.folders(one)
-        if _is_unfinished(root, f"{one}/{job}")
-    ]
-    owners = {one: owner_of(root, one) or one.partition("/")[0] for one in folders}
-    signs = {one: _sign(root, one) for one in {*others, *owners.values()}}
+    signs: dict[str, bytes] = {}
+    owners: dict[str, str] = {}
+    for one in root.folders():
+        if one != scheduler:
+            with _others_left(f"{root.path}: folder '{one}'"):
+                signs[one] = _sign(root, one)
+                for folder in [f"{one}/{job}" for job in root.folders(one)]:
+                    with _others_left(f"{root.path}: folder '{folder}'"):
+                        if _is_unfinished(root, folder):
+                            owners[folder] = owner_of(root, folder) or one
+    signs |= {one: _sign(root, one) for one in set(owners.values()) - {*signs}}
     if any(signs.values()):
         time.sleep(_DEAD_S)
     living = {one for one, sign in signs.items() if sign and _sign(root, one) not in (sign, b"")}
     for one in sorted(living & set(owners.values())):
-        told = ", ".join(folder for folder in folders if owners[folder] == one)
+        told = ", ".join(folder for folder, owner in owners.items() if owner == one)
         logger.warning("dagopt: %s runs, so its jobs are not resumed: %s", one, told)
-    ours = [folder for folder in folders if owners[folder] not in living]
+    ours = [folder for folder, owner in owners.items() if owner not in living]
     for folder in ours:
-        root.write(f"{folder}/{OWNER}", scheduler.encode())
+        with _others_left(f"{root.path}: job '{folder}'"):
+            root.write(f"{folder}/{OWNER}", scheduler.encode())
     if ours:
         time.sleep(_CLAIM_S)
     for one in sorted(name for name, sign in signs.items() if sign and name not in living):
@@ -122,14 +126,23 @@ def claimed(root: Store, scheduler: str) -> list[str]:
 # Private functions
 
 
+@contextlib.contextmanager
+def _others_left(what: str) -> Iterator[None]:
+    """Go on without what is somebody else's. Whatever else storage says may pass, so it is no answer."""
+    try:
+        yield
+    except (PermissionError, NotADirectoryError) as error:
+        logger.warning("dagopt: %s cannot be resumed: %s", what, error)
+
+
 def _tidy(root: Store, scheduler: str) -> None:
     root.delete(f"{scheduler}/{_ALIVE}")
     for job in root.folders(scheduler):
-        store = Store(f"{root.path}/{scheduler}/{job}", "")
+        store = Store(within(root.path, f"{scheduler}/{job}"), "")
         if not _is_unfinished(root, f"{scheduler}/{job}"):
             store.remove(RECORD)
         store.prune()
-    Store(f"{root.path}/{scheduler}", "").prune()
+    Store(within(root.path, scheduler), "").prune()
 
 
 def _is_unfinished(root: Store, folder: str) -> bool:
@@ -137,7 +150,7 @@ def _is_unfinished(root: Store, folder: str) -> bool:
 
 
 def _sign(root: Store, scheduler: str) -> bytes:
-    return _read(root, f"{scheduler}/{_ALIVE}")
+    return _read(root, f"{scheduler}/{_ALIVE}") if _ALIVE in root.files(scheduler) else b""
 
 
 def _read(root: Store, name: str) -> bytes:

@@ -13,7 +13,7 @@ from dagopt.errors import InputError
 from dagopt.spark.phases import context_of, dumps
 from dagopt.train.board import Board, Launch
 from dagopt.train.job import TrainJob
-from dagopt.train.kept import TAKEN_OVER, Found, Kept, pickled_sweep
+from dagopt.train.kept import Found, Kept, pickled_sweep
 from dagopt.train.phases import Phase, Phases, training_works
 from dagopt.train.sweep import SweepJob
 from dagopt.train.sweeps import Sweep
@@ -92,6 +92,8 @@ class Runners:
         except BaseException:
             for one in begins:
                 self._kept.undo(one.job.name)
+                self.sweeps.pop(one.job.name, None)
+                self._workers.pop(one.job.name, None)
             raise
         for one in begins:
             self._board.submit(one.job, time.monotonic())
@@ -129,8 +131,9 @@ class Runners:
             self._board.reached(name, phase.outcomes, now_s)
         else:
             self._board.lost(name, phase.why, now_s, is_taken=phase.is_taken)
-        if not self._kept.boundary(name, self._board.record(name)):
-            self._board.end(name, "failed", TAKEN_OVER, now_s)
+        why = self._kept.boundary(name, self._board.record(name))
+        if why:
+            self._board.end(name, "failed", why, now_s)
         self.settle(name)
 
     def settle(self, name: str) -> None:

@@ -20,6 +20,7 @@ from dagopt.spark.barrier import executors_of, num_expected, start_thread
 from dagopt.spark.concurrency import allocates_by_demand
 from dagopt.spark.phases import context_of, is_on_this_host
 from dagopt.spark.profiles import gpu_profile
+from dagopt.train.arguments import check_arguments, check_jobs
 from dagopt.train.board import Board
 from dagopt.train.cluster import Links
 from dagopt.train.collective import check_installed
@@ -91,8 +92,8 @@ class Scheduler:
         topology: Topology | None = None,
     ) -> None:
         check_installed()
-        if not 0 < interval_s < float("inf"):
-            raise InputError(f"interval_s is {interval_s}, must be > 0")
+        links = {"local": local, "network": network, "topology": topology}
+        check_arguments(interval_s, policy, {"checkpoint": checkpoint, "spool": spool, **links})
         self._spark, self._context = spark, context_of(spark)
         if allocates_by_demand(self._context.getConf()):
             raise InputError(
@@ -121,7 +122,7 @@ class Scheduler:
         self._own = tempfile.mkdtemp(prefix="dagopt-train-") if checkpoint is None else None
         # Names of jobs repeat from one scheduler to the next.
         name = f"{self._context.applicationId}-{uuid.uuid4().hex[:8]}"
-        path = self._own or str(checkpoint).rstrip("/")
+        path = self._own or str(checkpoint)
         self._kept = Kept(path, name, is_lasting=checkpoint is not None)
         self._phases = Phases(self._context, self._profile)
         self._alive = {one.executor for one in executors}
@@ -139,9 +140,13 @@ class Scheduler:
             if resume:
                 with self._lock:
                     self._runners.resume()
-        except BaseException:
+        except BaseException as error:
+            self._broken = error
             self._kept.leave()
+            with self._lock:  # sweeps that go on already
+                self._close_board("failed", "the scheduler did not start")
             self._close_spool()
+            self._remove_own()
             raise
         self._thread = start_thread(self._run, "dagopt-train")
         if self._spool is not None:
@@ -153,11 +158,12 @@ class Scheduler:
         """Hand in jobs, all or none; each begins as soon as it gets accelerators.
 
         Raises:
-            InputError: there is one of that name, it cannot be pickled, or ``checkpoint`` not be written.
+            InputError: it is no job, there is one of that name, it cannot be pickled, or ``checkpoint`` not be written.
             InfeasibleError: it asks for more accelerators than there are.
             RuntimeError: the scheduler has stopped.
         """
         self._check_runs()
+        check_jobs(jobs)
         begins = [self._runners.prepare(job) for job in jobs]
         with self._lock:
             self._check_runs()
@@ -288,12 +294,15 @@ class Scheduler:
         self._check_whole()
 
     def stop(self) -> None:
-        """Stop what runs; jobs that are not over count as cancelled."""
+        """Stop what runs; jobs that are not over count as cancelled, unless the application ended first."""
         self._close_spool()
-        with self._lock:
-            self._stops = True
-            self._stop_phases(_STOPPED)
-        self._thread.join()
+        while self._thread.is_alive():
+            with self._lock:
+                # Where Spark has ended, or does not answer, the thread finds out itself: jobs are left.
+                if self._stops or self._phases.has_application_ended() is False:
+                    self._stops = True
+                    self._stop_phases(_STOPPED)
+            self._thread.join(_WATCH_S)
         with self._lock:
             self._close_board("cancelled", _STOPPED)
         for sweep in self._runners.sweeps.values():
@@ -303,8 +312,7 @@ class Scheduler:
                 self._runners.settle(name)
             done = [one.name for one in self._board.jobs() if one.status == "done"]
             self._kept.finish(done)
-        if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
+        self._remove_own()
 
     def __enter__(self) -> Scheduler:  # noqa: PYI034  Self is in Python 3.11 only
         """This scheduler, which runs already."""
@@ -406,6 +414,10 @@ class Scheduler:
     def _close_spool(self) -> None:
         if self._spool is not None:
             self._spool.close()
+
+    def _remove_own(self) -> None:
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
 
     def _state_of(self, name: str) -> str:
         with self._lock:

@@ -12,7 +12,7 @@ from typing import Any
 from dagopt.errors import DagoptError
 from dagopt.spark.barrier import start_thread
 from dagopt.train.board import Board, Launch
-from dagopt.train.kept import TAKEN_OVER, Kept
+from dagopt.train.kept import Kept
 from dagopt.train.phases import ENDED, Phase, Phases
 from dagopt.train.records import Report, Status
 from dagopt.train.sweep import SlotOutcome, SlotWorker, SweepJob, spread, sweep_report
@@ -127,8 +127,9 @@ class Sweep:
             self._check()
             name = self._job.name
             self._board.progress(name, self._job.load_at(progress), progress.loss)
-            if not self._kept.boundary(name, self._board.record(name)):
-                self._board.end(name, "failed", TAKEN_OVER, self._clock())
+            why = self._kept.boundary(name, self._board.record(name))
+            if why:
+                self._board.end(name, "failed", why, self._clock())
 
     def may_resume(self) -> bool:
         """Whether that is because the scheduler has failed, or Spark's JVM is gone."""

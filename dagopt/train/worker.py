@@ -134,7 +134,7 @@ def run_phase(
         CommunicationError: another rank went away.
     """
     outcome = PhaseOutcome(rank=work.rank, address=task_address() or "")
-    printed = io.StringIO()
+    printed = _Printed()
     state: Any = None
     with contextlib.redirect_stdout(printed):
         try:
@@ -150,7 +150,7 @@ def run_phase(
         outcome.end_s = outcome.start_s + ending.done_s - began_s
         if work.rank == 0 and outcome.losses and not outcome.error:
             _save(state, _name(work, task_attempt()), store, outcome)
-    outcome.output = printed.getvalue()[-_MOST_OUTPUT:] if work.rank == 0 else ""
+    outcome.output = printed.text()[-_MOST_OUTPUT:] if work.rank == 0 else ""
     return outcome
 
 
@@ -164,6 +164,20 @@ def stop_name(number: int, scheduler: str = "") -> str:
 
 def _name(work: PhaseWork, what: str) -> str:
     return f"{STATES}/{work.number:06d}-{work.scheduler}-{what}"
+
+
+class _Printed(io.TextIOWrapper):
+    """What a training prints, as text or as bytes; it cannot close it."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, "utf-8", "backslashreplace", newline="", write_through=True)
+
+    def close(self) -> None:
+        """Stay as it is."""
+
+    def text(self) -> str:
+        return self._bytes.getvalue().decode(errors="backslashreplace")
 
 
 class _Ending:

@@ -36,14 +36,17 @@ class Store:
     """
 
     def __init__(self, path: str, folder: str = STATES) -> None:
+        if not path:
+            raise InputError("checkpoint is '', expected a folder")
         # Executors have other working directories.
         self.path = path if "://" in path else str(Path(path).resolve())
         try:
             if "://" in path:
-                self._fs, self._root = fs.FileSystem.from_uri(path)
+                self._fs, root = fs.FileSystem.from_uri(path)
             else:
-                self._fs, self._root = fs.LocalFileSystem(), self.path
-            self._fs.create_dir(f"{self._root}/{folder}".rstrip("/"), recursive=True)
+                self._fs, root = fs.LocalFileSystem(), self.path
+            self._root = root.rstrip("/")
+            self._fs.create_dir(self._place(folder), recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(
                 f"checkpoint is '{path}', which pyarrow cannot open: {error}"
@@ -103,7 +106,7 @@ class Store:
     def remove(self, folder: str = "") -> None:
         """Delete a folder with all that is in it, if it is there; default: this one."""
         with contextlib.suppress(FileNotFoundError):
-            self._fs.delete_dir(f"{self._root}/{folder}".rstrip("/"))
+            self._fs.delete_dir(self._place(folder))
 
     def prune(self) -> None:
         """Remove the folders in this one that are empty, and then this one if it is."""
@@ -113,17 +116,33 @@ class Store:
 
     def files(self, folder: str = "") -> list[str]:
         """Names of the files in a folder, sorted."""
-        return sorted(one.base_name for one in self._infos(folder) if one.type == fs.FileType.File)
+        return self._names(folder, fs.FileType.File)
 
     def folders(self, folder: str = "") -> list[str]:
         """Names of the folders in a folder, sorted."""
-        is_folder = fs.FileType.Directory
-        return sorted(one.base_name for one in self._infos(folder) if one.type == is_folder)
+        return self._names(folder, fs.FileType.Directory)
+
+    def _place(self, folder: str) -> str:
+        return f"{self._root}/{folder}".rstrip("/") or "/"
+
+    def _names(self, folder: str, kind: Any) -> list[str]:
+        found: list[str] = []
+        for one in self._infos(folder):
+            if one.type == kind:
+                with contextlib.suppress(UnicodeDecodeError):  # so it is none of ours
+                    found.append(one.base_name)
+        return sorted(found)
 
     def _infos(self, folder: str) -> list[Any]:
         """Of what is in a folder; nothing where there is none."""
-        path = f"{self._root}/{folder}".rstrip("/")
-        return list(self._fs.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+        selector = fs.FileSelector(self._place(folder), allow_not_found=True)
+        return list(self._fs.get_file_info(selector))
+
+
+def within(path: str, folder: str) -> str:
+    """Path of a folder in another one; options of a URI, such as ``?region=...``, stay at its end."""
+    base, mark, options = path.partition("?") if "://" in path else (path, "", "")
+    return f"{base}{'' if base.endswith('/') else '/'}{folder}{mark}{options}"
 
 
 def boundary_name(number: int) -> str:

@@ -40,7 +40,11 @@ class Search:
             raise InputError("space is missing: expected space=... beside a study")
         self._space = _checked(study_or_space if given is None else space, optuna)
         self.study = given or optuna.create_study()
-        if len(self.study.directions) != 1:
+        try:
+            directions, _ = self.study.directions, self.study.get_trials(states=())
+        except Exception as error:  # errors of the database's library, whichever it is
+            raise InputError(f"study cannot be read: {error!r}") from error
+        if len(directions) != 1:
             raise InputError("study has several objectives, expected one")
         self.begin("")
 

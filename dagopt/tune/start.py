@@ -7,11 +7,29 @@ import pickle
 from typing import Any
 
 from dagopt.errors import InputError
+from dagopt.policy.merging.candidates import CandidateRules
 from dagopt.spark.phases import PastFrame, dumps, each_partition, is_frame
 from dagopt.tune.checkpoint import Store
 from dagopt.tune.data import Feed, batch_bytes
 from dagopt.tune.frame_data import FOLDER, FrameData, write_partition
 from dagopt.tune.trainable import state_bytes
+
+
+def check_kinds(memory: Any, headroom_fraction: Any, seed: Any, rules: Any) -> None:
+    """Check arguments that are looked at late, or in tasks.
+
+    Raises:
+        InputError: one is wrong.
+    """
+    is_share = isinstance(headroom_fraction, (int, float)) and 0 <= headroom_fraction < 1
+    for name, value, is_right, expected in (
+        ("memory", memory, memory is None or isinstance(memory, str), "a size such as 4g, or None"),
+        ("headroom_fraction", headroom_fraction, is_share, "a number >= 0 and < 1"),
+        ("seed", seed, isinstance(seed, int), "a whole number"),
+        ("rules", rules, rules is None or isinstance(rules, CandidateRules), "CandidateRules"),
+    ):
+        if not is_right:
+            raise InputError(f"{name} is {value!r}, expected {expected}")
 
 
 def prepare_data(data: Any, store: Store, batch_size: int, application: str) -> Any:

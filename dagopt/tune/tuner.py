@@ -31,7 +31,7 @@ from dagopt.tune.result import SweepResult
 from dagopt.tune.room import Room
 from dagopt.tune.search import Search, Space
 from dagopt.tune.settings import check_same, settings_of
-from dagopt.tune.start import prepare_data, try_one
+from dagopt.tune.start import check_kinds, prepare_data, try_one
 from dagopt.tune.trainable import check_trainable
 from dagopt.tune.worker import Sweep, Worker
 from dagopt.units import format_bytes, parse_bytes
@@ -124,6 +124,7 @@ class Tuner:
         self._batch_size = batch_size
         self._checkpoint = checkpoint
         self._profile = profile
+        check_kinds(memory, headroom_fraction, seed, rules)
         memory_bytes = None if memory is None else _size("memory", memory)
         self._room = Room(self._context, profile, memory_bytes, headroom_fraction)
         self._places: Places = AllSlots(self._context, profile)

@@ -143,7 +143,7 @@ def main() -> None:
             "log": scheduler.logs("search"),
         }
     kinds = [one.name for one in checkpoint.rglob("*") if not one.is_dir()]
-    found["left"] = [name for name in kinds if name in ("alive", "owner", "job")]
+    found["left"] = [name for name in kinds if name in ("_alive", "owner", "job")]
     found["folders"] = [
         str(one) for one in checkpoint.rglob("*") if one.is_dir() and not list(one.iterdir())
     ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -265,6 +266,22 @@ def test_a_job_that_one_rank_cannot_read_ends_for_all(tmp_path: Any) -> None:
     assert found[1].losses == []
 
 
+def test_whatever_a_training_does_to_its_output_is_no_fault(tmp_path: Any) -> None:
+    class Loud(Linear):
+        def update(self, *given: Any) -> None:
+            super().update(*given)
+            print("text \udcff")
+            sys.stdout.buffer.write(b"bytes \xff\n")
+            sys.stdout.flush()
+            sys.stdout.close()
+
+    work = PhaseWork(rank=0, size=1, number=0, first=0, phase_s=1e9, look_s=1e9, state="")
+    loud = job(training=Loud(), num_iterations=2)
+    outcome = run_phase(loud, work, Threads(1).group(0), Store(str(tmp_path)))
+    assert (outcome.error, len(outcome.losses)) == ("", 2)
+    assert outcome.output.splitlines() == ["text \\udcff", "bytes \\xff"] * 2
+
+
 def test_a_clock_that_is_set_back_changes_no_duration(tmp_path: Any) -> None:
     epoch_s = iter(range(10**6, 0, -1))
     work = PhaseWork(rank=0, size=1, number=0, first=0, phase_s=1e9, look_s=1e9, state="")
@@ -284,6 +301,9 @@ def test_a_clock_that_is_set_back_changes_no_duration(tmp_path: Any) -> None:
         ({"global_batch": 3}, "num_micro_batches is 4, more than the 3 examples"),
         ({"max_accelerators": 5}, "max_accelerators is 5, must be <= num_micro_batches"),
         ({"deadline_s": 0.0}, "deadline_s is 0.0"),
+        ({"deadline_s": None}, "deadline_s is None, must be a number > 0"),
+        ({"name": None}, "job name is 'None'"),
+        ({"training": Linear}, "training is the class Linear, expected an object"),
         ({"seed": -1}, "seed is -1, must be a whole number >= 0"),
         ({"seed": 1.5}, "seed is 1.5, must be a whole number >= 0"),
         ({"training": object()}, "training object has no method init"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +27,7 @@ from dagopt.train.records import Record
 from dagopt.train.scheduler import Scheduler
 from dagopt.train.sweep import SweepJob
 from dagopt.train.worker import PhaseWork
-from dagopt.tune.checkpoint import Store
+from dagopt.tune.checkpoint import Store, within
 from dagopt.tune.search import Search
 from dagopt.tune.start import prepare_data
 from jobs.sweep_models import Logistic
@@ -394,7 +396,7 @@ def test_of_two_that_resume_one_has_a_job(
     claims = threading.Barrier(2, timeout=WAIT_S)
     monkeypatch.setattr("dagopt.train.owners.time.sleep", lambda _: claims.wait())
     found: dict[str, list[str]] = {}
-    (alive,) = tmp_path.glob("*/alive")
+    (alive,) = tmp_path.glob("*/_alive")
     alive.unlink()
 
     def claim(name: str) -> None:
@@ -479,7 +481,7 @@ def test_a_boundary_holds_what_is_new_and_one_that_fails_is_in_the_next(
         with monkeypatch.context() as patched:
             if at % 5 == 3:
                 patched.setattr(Store, "write", refused)
-            assert files.boundary("one", record)
+            assert files.boundary("one", record) == ""
         names = [one.name for one in tmp_path.glob("first/one/states/*")]
         # The state that the files name is there always.
         said = json.loads(max(tmp_path.glob("first/one/record/boundary-*")).read_bytes())
@@ -519,9 +521,32 @@ def test_a_job_whose_record_cannot_be_written_is_refused_with_those_beside_it(
     with Scheduler(spark, checkpoint=str(tmp_path)) as running:
         with pytest.raises(InputError, match="cannot be written: quota"):
             running.submit(job("one"), job("two"))
+        with pytest.raises(InputError, match="cannot be written: quota"):
+            running.submit(search(name="one"), job("two"))
         assert running.jobs() == []
         running.submit(job("one"))
         assert running.wait(WAIT_S)
+        assert (running.status("one").status, running.status("one").iteration) == ("done", 5)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_stop_right_after_the_end_of_the_application_leaves_its_jobs(
+    spark: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """The scheduler's thread has not seen it when the driver's script does, and leaves."""
+    monkeypatch.setattr(scheduler, "_POLL_S", 2.0)
+    spark.hangs = True
+    with Scheduler(spark, checkpoint=str(tmp_path)) as running:
+        running.submit(job("one"))
+        until(lambda: len(spark.groups) == 1)
+        jsc = spark._jsc
+        spark._jsc = None if answers else SimpleNamespace()
+        spark.look_error = ConnectionError("the gateway is gone")
+    assert running.status("one").status == "failed"
+    spark._jsc, spark.look_error, spark.hangs = jsc, None, False
+    with Scheduler(spark, checkpoint=str(tmp_path), resume=True) as again:
+        assert again.wait(WAIT_S)
+        assert again.status("one").status == "done"
 
 
 def test_a_sweep_that_cannot_be_pickled_runs_but_is_not_resumed(
@@ -547,6 +572,130 @@ def test_of_a_dataframe_columns_are_kept_and_rows_must_be_there(tmp_path: Path) 
     assert one.data == PastFrame((("x", "double"),))
     with pytest.raises(InputError, match="was not written when its application ended"):
         prepare_data(one.data, Store(str(tmp_path)), 32, "app")
+
+
+def test_what_a_job_needs_and_is_gone_is_told_and_the_job_is_left(
+    spark: InProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file, folder = tmp_path / "study.db", tmp_path / "folder"
+    died(monkeypatch, spark, folder, search(study=study("median", file)), job("two"))
+    file.rename(tmp_path / "elsewhere.db")
+    with monkeypatch.context() as patched:
+        patched.delattr(Linear, "update")
+        with Scheduler(spark, checkpoint=str(folder), resume=True) as running:
+            assert running.jobs() == []
+    assert "job search is not resumed: job search: study cannot be read: " in caplog.text
+    assert "training Linear has no method update" in caplog.text
+    (tmp_path / "elsewhere.db").rename(file)
+    with Scheduler(spark, checkpoint=str(folder), resume=True) as again:
+        assert again.wait(WAIT_S)
+        assert {one.name: one.status for one in again.jobs()} == {"search": "done", "two": "done"}
+
+
+def test_a_scheduler_that_does_not_start_leaves_nothing_running(
+    spark: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    died(monkeypatch, spark, folder, search(), job("two"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    threads = set(threading.enumerate())
+    with monkeypatch.context() as patched:
+        patched.setattr(spark, "broadcast", refused)
+        with pytest.raises(OSError, match="quota"):
+            Scheduler(spark, checkpoint=str(folder), resume=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="spool"):
+        Scheduler(spark, spool=str(tmp_path / "file"))
+    until(lambda: not [one for one in threading.enumerate() if one not in threads])
+    assert not list(tmp_path.glob("dagopt-train-*"))
+    with Scheduler(spark, checkpoint=str(folder), resume=True) as again:
+        assert again.wait(WAIT_S)
+        assert {one.name: one.status for one in again.jobs()} == {"search": "done", "two": "done"}
+
+
+def test_what_others_have_in_the_folder_is_left_alone(
+    spark: InProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    died(monkeypatch, spark, tmp_path, job("one"), job("locked"))
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "record").write_text("a file")
+    (tmp_path / "c" / "_alive").mkdir(parents=True)
+    (tmp_path / os.fsdecode(b"\xff") / "d").mkdir(parents=True)
+    (tmp_path / "itself").symlink_to(".")
+    (tmp_path / "lost+found").mkdir()
+    infos, write = Store._infos, Store.write
+
+    def unseen(self: Store, folder: str) -> Any:
+        if folder.startswith("lost+found"):
+            raise PermissionError("lost+found: denied")
+        return infos(self, folder)
+
+    def unwritten(self: Store, name: str, content: bytes) -> None:
+        if name.endswith("locked/record/owner"):
+            raise PermissionError("locked: denied")
+        write(self, name, content)
+
+    monkeypatch.setattr(Store, "_infos", unseen)
+    monkeypatch.setattr(Store, "write", unwritten)
+    with Scheduler(spark, checkpoint=str(tmp_path), resume=True) as running:
+        assert [one.name for one in running.jobs()] == ["one"]
+        assert running.wait(WAIT_S)
+        assert running.status("one").status == "done"
+    for told in ("lost+found: denied", "locked: denied", "Not a directory"):
+        assert caplog.text.count(told) == 1
+    assert (tmp_path / "a" / "b" / "record").read_text() == "a file"
+    assert (tmp_path / os.fsdecode(b"\xff") / "d").is_dir()
+
+
+def test_a_job_whose_files_are_deleted_says_so(spark: InProcess, tmp_path: Path) -> None:
+    with Scheduler(spark, checkpoint=str(tmp_path / "folder")) as running:
+        spark.hangs = True
+        running.submit(job("one"))
+        until(lambda: len(spark.groups) == 1)
+        shutil.rmtree(tmp_path / "folder")
+        spark.hangs = False
+        assert running.wait(WAIT_S)
+        assert running.status("one").error.startswith("its files in checkpoint are gone")
+        running.submit(job("two"))
+        assert running.wait(WAIT_S)
+        assert running.status("two").status == "done"
+
+
+def test_a_job_may_have_any_name_that_is_allowed(spark: InProcess, tmp_path: Path) -> None:
+    names = ["alive", "alive.part", "record", "states", "sweep", "owner"]
+    with Scheduler(spark, checkpoint=str(tmp_path)) as running:
+        running.submit(*map(job, names))
+        assert running.wait(WAIT_S)
+        assert {one.status for one in running.jobs()} == {"done"}
+
+
+def test_options_of_a_uri_and_a_slash_at_its_end(spark: InProcess, tmp_path: Path) -> None:
+    for folder in (f"{tmp_path.as_uri()}/a%20b?use_mmap=true", f"{tmp_path}/c/"):
+        spark.hangs = True
+        running = Scheduler(spark, checkpoint=folder)
+        running.submit(job("one"))
+        until(lambda: len(spark.groups) > 0)
+        abandon(running, spark)
+        spark.hangs = False
+        with Scheduler(spark, checkpoint=folder, resume=True) as again:
+            assert again.wait(WAIT_S)
+            assert again.status("one").status == "done"
+        spark.groups.clear()
+    assert len(list(tmp_path.glob("a b/*/one/states/*"))) == 1
+    assert [within(each, "a/b") for each in ("file:///", "/", "s3://x?y=z/1", "/q?r")] == [
+        "file:///a/b",
+        "/a/b",
+        "s3://x/a/b?y=z/1",
+        "/q?r/a/b",
+    ]
+    with pytest.raises(InputError, match="checkpoint is '', expected a folder"):
+        Scheduler(spark, checkpoint="")
 
 
 def test_resuming_needs_a_folder(spark: InProcess) -> None:

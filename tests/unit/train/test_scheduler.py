@@ -356,3 +356,30 @@ def tasks(
     attempt: int = 0, executors: tuple[str, ...] = (), running: tuple[str, ...] = (), why: str = ""
 ) -> StageTasks:
     return StageTasks(attempt=attempt, executors=executors, running=running, is_over=True, why=why)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"interval_s": "30"}, "interval_s is '30', must be a number > 0"),
+        ({"interval_s": float("nan")}, "interval_s is nan, must be a number > 0"),
+        ({"policy": "dagopt"}, "policy str has no method plan"),
+        ({"local": 5}, "local is a int, expected a Link"),
+        ({"network": "x"}, "network is a str, expected a Link"),
+        ({"topology": "cluster.yaml"}, "topology is a str, expected what dagopt.app.topology"),
+        ({"checkpoint": 5}, "checkpoint is a int, expected a folder, or None"),
+        ({"spool": 5}, "spool is a int, expected a folder, or None"),
+    ],
+)
+def test_a_wrong_argument_is_one_error(spark: FakeSpark, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=f"^{told}"):
+        Scheduler(spark, **given)
+
+
+@pytest.mark.parametrize("given", ["one", None, [job()]])
+def test_what_is_no_job_is_not_submitted(spark: FakeSpark, given: Any) -> None:
+    kind = type(given).__name__
+    with Scheduler(spark) as jobs:
+        with pytest.raises(InputError, match=f"^job is a {kind}, expected a TrainJob or a Sweep"):
+            jobs.submit(given)
+        assert jobs.jobs() == []

@@ -306,6 +306,10 @@ def test_bad_values_are_one_error(fields: dict[str, Any]) -> None:
         ({"callback": 3}, "callback is a int, expected a function"),
         ({"space": None}, "space is missing"),
         ({"batch_size": 0}, "batch_size is 0"),
+        ({"memory": 5}, "memory is 5, expected a size"),
+        ({"headroom_fraction": 1.0}, "headroom_fraction is 1.0, expected a number >= 0 and < 1"),
+        ({"seed": "x"}, "seed is 'x', expected a whole number"),
+        ({"rules": 3}, "rules is 3, expected CandidateRules"),
     ],
 )
 def test_what_a_tuner_refuses_names_the_job(
