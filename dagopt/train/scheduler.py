@@ -47,6 +47,7 @@ _START_S = 60.0
 """Seconds that executors have to come."""
 
 _STOPPED = "the scheduler was stopped"
+_LEFT = "the scheduler was stopped, and the job left to be resumed"
 
 LOCAL = Link(bandwidth_bytes_per_s=10e9, latency_s=10e-6, name="local")
 NETWORK = Link(bandwidth_bytes_per_s=1e9, latency_s=50e-6, name="network")
@@ -130,7 +131,7 @@ class Scheduler:
         self._runners = Runners(
             spark, name, self._profile, self._kept, self._board, self._phases, self._lock
         )
-        self._stops = False
+        self._stops = self._leaves = False
         self._broken: BaseException | None = None
         self._watched_s = 0.0
         self._num_failures = 0
@@ -293,21 +294,29 @@ class Scheduler:
             self._thread.join(_WATCH_S)
         self._check_whole()
 
-    def stop(self) -> None:
-        """Stop what runs; jobs that are not over count as cancelled, unless the application ended first."""
+    def stop(self, *, resumable: bool = False) -> None:
+        """Stop what runs; jobs that are not over count as cancelled, unless the application ended first.
+
+        Args:
+            resumable: leave them in ``checkpoint`` for a scheduler that resumes them; so does an exception
+                that leaves the scheduler's ``with``.
+        """
         self._close_spool()
         while self._thread.is_alive():
             with self._lock:
                 # Where Spark has ended, or does not answer, the thread finds out itself: jobs are left.
                 if self._stops or self._phases.has_application_ended() is False:
                     self._stops = True
+                    self._leaves = resumable and self._kept.is_lasting
                     self._stop_phases(_STOPPED)
             self._thread.join(_WATCH_S)
         with self._lock:
-            self._close_board("cancelled", _STOPPED)
+            self._close_board("cancelled", _LEFT if self._leaves else _STOPPED)
         for sweep in self._runners.sweeps.values():
             sweep.join(_START_S)
         with self._lock:
+            if self._leaves:
+                self._kept.leave()
             for name in self._board.records:
                 self._runners.settle(name)
             done = [one.name for one in self._board.jobs() if one.status == "done"]
@@ -324,7 +333,7 @@ class Scheduler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.stop(resumable=kind is not None)
 
     # Private methods
 
@@ -408,7 +417,7 @@ class Scheduler:
     def _close_board(self, status: Status, why: str) -> None:
         self._board.close(status, why, time.monotonic())
         for sweep in self._runners.sweeps.values():
-            sweep.close(is_left=self._broken is not None)
+            sweep.close(is_left=self._leaves or self._broken is not None)
         self._lock.notify_all()
 
     def _close_spool(self) -> None:

@@ -348,6 +348,44 @@ def test_a_stop_is_the_end_of_all_jobs(spark: InProcess, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("how", ["interrupted", "told"])
+def test_jobs_of_a_scheduler_that_an_exception_leaves_are_resumed(
+    how: str, spark: InProcess, tmp_path: Path
+) -> None:
+    spark.hangs = True
+    db = study("median", tmp_path / "study.db")
+    folder = tmp_path / "checkpoint"
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Scheduler(spark, checkpoint=str(folder)) as running,
+    ):
+        running.submit(job("one"), search(study=db))
+        until(lambda: len(spark.groups) > 1)
+        if how == "told":
+            running.stop(resumable=True)
+        else:
+            raise KeyboardInterrupt
+    told = {(one.status, one.error) for one in running.jobs()}
+    assert told == {("cancelled", "the scheduler was stopped, and the job left to be resumed")}
+    spark.hangs = False
+    with Scheduler(spark, checkpoint=str(folder), resume=True) as again:
+        assert [one.name for one in again.jobs()] == ["one", "search"]
+        assert again.wait(WAIT_S)
+        assert [one.status for one in again.jobs()] == ["done", "done"]
+        assert list(again.status("one").losses) == alone(job("one"))
+    assert {one.state.name for one in db.trials} == {"COMPLETE", "PRUNED"}
+
+
+def test_an_exception_leaves_nothing_without_a_checkpoint(spark: InProcess) -> None:
+    spark.hangs = True
+    with contextlib.suppress(KeyboardInterrupt), Scheduler(spark) as running:
+        running.submit(job("one"))
+        until(lambda: len(spark.groups) > 0)
+        raise KeyboardInterrupt
+    assert running.status("one").error == "the scheduler was stopped"
+    assert not Path(running._kept.path_of("one")).exists()
+
+
 def test_jobs_of_a_scheduler_that_lives_are_its_own(
     spark: InProcess,
     tmp_path: Path,
