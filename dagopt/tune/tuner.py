@@ -38,6 +38,9 @@ from dagopt.units import format_bytes, parse_bytes
 
 logger = logging.getLogger(__name__)
 
+_WAITS_S = (1.0, 5.0, 15.0)
+"""Seconds before a boundary is tried again that storage did not take."""
+
 Callback = Callable[[Mapping[str, Any]], None]
 """Told of each trial at each boundary, for loggers such as MLflow's: ``trial``, ``params``,
 ``iteration``, ``losses`` (of all its iterations), ``status``. Told once; what a driver that is killed
@@ -303,7 +306,8 @@ class Tuner:
             asked = self._ask(data)
             if asked:
                 self._write(store, asked=tuple(asked))
-            store.keep(STATES, self._files())
+            with contextlib.suppress(OSError):  # what is left is deleted at the next boundary
+                store.keep(STATES, self._files())
             self._display.update(groups)
             self._places.boundary(self._progress())
 
@@ -384,7 +388,15 @@ class Tuner:
 
     def _write(self, store: Store, **said: Any) -> None:
         boundary = Boundary(settings=self._settings, **said)
-        store.add_boundary(self._num_boundaries, boundary)
+        for wait_s in (*_WAITS_S, None):
+            try:
+                store.add_boundary(self._num_boundaries, boundary)
+                break
+            except OSError as error:
+                if wait_s is None:
+                    raise
+                logger.warning("dagopt: a boundary cannot be written, it is tried again: %s", error)
+                time.sleep(wait_s)
         self._num_boundaries += 1
         for warning in self._records.fold(boundary):
             logger.warning("dagopt: %s", warning)

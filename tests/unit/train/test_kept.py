@@ -27,6 +27,7 @@ from dagopt.train.records import Record
 from dagopt.train.scheduler import Scheduler
 from dagopt.train.sweep import SweepJob
 from dagopt.train.worker import PhaseWork
+from dagopt.tune import tuner
 from dagopt.tune.checkpoint import Store, within
 from dagopt.tune.search import Search
 from dagopt.tune.start import prepare_data
@@ -131,6 +132,7 @@ def application(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     monkeypatch.setattr(owners, "_BEAT_S", 1000.0)
     monkeypatch.setattr(owners, "_DEAD_S", 0.0)
     monkeypatch.setattr(owners, "_CLAIM_S", 0.0)
+    monkeypatch.setattr(tuner, "_WAITS_S", ())
     for name in ("run_barrier", "cancel", "tasks_of"):
         monkeypatch.setattr(phases, name, getattr(fake, name))
     for module in (scheduler, phases, sweeps):
@@ -432,7 +434,8 @@ def test_of_two_that_resume_one_has_a_job(
     died(monkeypatch, spark, tmp_path, job("one"))
     root = Store(str(tmp_path), "")
     claims = threading.Barrier(2, timeout=WAIT_S)
-    monkeypatch.setattr("dagopt.train.owners.time.sleep", lambda _: claims.wait())
+    # Not that of all modules: a phase of the dead driver may sleep still.
+    monkeypatch.setattr(owners, "time", SimpleNamespace(sleep=lambda _: claims.wait()))
     found: dict[str, list[str]] = {}
     (alive,) = tmp_path.glob("*/_alive")
     alive.unlink()

@@ -12,6 +12,7 @@ import pytest
 
 from dagopt.errors import InputError
 from dagopt.tune import Tuner
+from dagopt.tune.checkpoint import Store
 from jobs.sweep_models import Logistic
 from tests.unit.tune.one_process import Context, Killed, Rows, dying
 from tests.unit.tune.test_tuner import BATCHES, RATES, SPACE, study, sweep
@@ -50,6 +51,34 @@ def test_data_that_raises_for_a_trial_fails_that_trial(rate: float, when: str, d
     assert "RuntimeError: no such image" in failed.error
     for one, other in zip(result.trials, whole.trials, strict=True):
         assert one.losses == other.losses[: done if one is failed else None]
+
+
+def test_storage_that_fails_for_a_while_costs_a_sweep_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = sweep(study("median", None), None)
+    add, tries = Store.add_boundary, [0]
+
+    def full(*_: Any) -> None:
+        raise OSError("disk full")
+
+    def picky(self: Store, number: int, said: Any) -> None:
+        tries[0] += 1
+        if tries[0] % 3:
+            raise OSError("disk full")
+        add(self, number, said)
+
+    monkeypatch.setattr("dagopt.tune.tuner._WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(Store, "keep", full)
+    monkeypatch.setattr(Store, "add_boundary", picky)
+    result = sweep(study("median", None), tmp_path / "one")
+    for one, other in zip(result.trials, whole.trials, strict=True):
+        assert (one.losses, one.status) == (other.losses, other.status)
+    assert tries[0] == 3 * len(Store(str(tmp_path / "one")).boundaries())
+    assert "a boundary cannot be written, it is tried again: disk full" in caplog.text
+    monkeypatch.setattr(Store, "add_boundary", full)
+    with pytest.raises(OSError, match="disk full"):
+        sweep(study("median", None), tmp_path / "two")
 
 
 class Gone(Context):
