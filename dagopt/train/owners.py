@@ -136,7 +136,9 @@ def _others_left(what: str) -> Iterator[None]:
 
 
 def _tidy(root: Store, scheduler: str) -> None:
-    root.delete(f"{scheduler}/{_ALIVE}")
+    for file in root.files(scheduler):
+        if file.startswith(_ALIVE):  # also one that was half written
+            root.delete(f"{scheduler}/{file}")
     for job in root.folders(scheduler):
         store = Store(within(root.path, f"{scheduler}/{job}"), "")
         if not _is_unfinished(root, f"{scheduler}/{job}"):

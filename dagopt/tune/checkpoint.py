@@ -54,9 +54,11 @@ class Store:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file as a whole."""
-        with self._fs.open_output_stream(f"{self._root}/{name}{_SHORT}") as stream:
+        # Two schedulers may write their names at the same moment.
+        part = f"{self._root}/{name}-{uuid.uuid4().hex[:8]}{_SHORT}"
+        with self._fs.open_output_stream(part) as stream:
             stream.write(content)
-        self._fs.move(f"{self._root}/{name}{_SHORT}", f"{self._root}/{name}")
+        self._fs.move(part, f"{self._root}/{name}")
 
     def read(self, name: str) -> bytes:
         """The content of a file."""

@@ -99,7 +99,7 @@ def kill_after(num_boundaries: int, delay_s: float) -> None:
     boundary = Kept.boundary
     written: list[str] = []
 
-    def counted(self: Kept, name: str, record: Any) -> bool:
+    def counted(self: Kept, name: str, record: Any) -> str:
         found = boundary(self, name, record)
         if name == "search" or written:
             written.append(name)

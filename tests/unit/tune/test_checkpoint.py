@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,3 +63,23 @@ def test_a_relative_folder_is_the_same_from_everywhere(
     store.write("states/one", b"1")
     monkeypatch.chdir("/")
     assert Store(store.path).read("states/one") == b"1"
+
+
+def test_of_two_that_write_a_file_at_once_one_stands_there(tmp_path: Path) -> None:
+    store, errors = Store(str(tmp_path)), list[BaseException]()
+
+    def write(content: bytes) -> None:
+        try:
+            for _ in range(200):
+                store.write("owner", content)
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(each,)) for each in (b"first", b"second")]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert errors == []
+    assert store.read("owner") in (b"first", b"second")
+    assert store.files() == ["owner"]
