@@ -140,6 +140,7 @@ def submit(job: Path, run_dir: Path, conf: dict[str, str], arguments: Sequence[s
         **os.environ,
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(JOB.parent.parent),  # jobs share modules
         # The executors are on this machine; its name may not resolve.
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

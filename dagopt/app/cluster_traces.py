@@ -1,8 +1,21 @@
 """Measured applications and workloads, read from folders of CSV files.
 
-A folder holds one folder an application, with ``placements.csv``, ``scalability.csv`` and
-``validation-BATCH.csv``. A workload names the application, arrival and wishes of each job in columns
-``name,time,application,num_replicas,batch_size``.
+A folder holds one folder an application, which has its name, and in each of these:
+
+``placements.csv``
+    What a step takes by where it runs: ``placement`` has a digit a host, its accelerators (``21`` is two on
+    one host and one on another); ``local_bsz`` the examples on each accelerator; ``step_time`` seconds of a
+    step, ``sync_time`` those of them in which gradients are summed.
+``scalability.csv``
+    The same on larger sets: ``num_nodes`` hosts and ``num_replicas`` accelerators instead of a placement.
+``validation-BATCH.csv``
+    One training to its end with that global batch, a row an epoch: ``iteration``, the steps until then;
+    ``progress``, what they are worth in steps of the smallest batch; ``grad_sqr`` the squared norm of the
+    mean gradient, and ``grad_var`` the variance of the gradient, both at that smallest batch.
+
+Further columns are left unread. A workload names the application, arrival in seconds, and wishes of each
+job in columns ``name,time,application,num_replicas,batch_size``; wishes are for schedulers that do not
+choose, and their accelerators no more than measured batches can fill.
 """
 
 from __future__ import annotations
@@ -85,7 +98,8 @@ def read_workload(path: Path, applications: Mapping[str, Application]) -> list[T
     """The jobs of a workload, in its order.
 
     Raises:
-        InputError: a column is missing, or a job names an application without measurements.
+        InputError: a column is missing, or a job names an application without measurements, or asks for
+            more accelerators than it can use.
     """
     table = _table(path, _WORKLOAD)
     jobs = []
@@ -96,15 +110,20 @@ def read_workload(path: Path, applications: Mapping[str, Application]) -> list[T
                 f"{path}: job {row['name']} is of {name}, of which there are no measurements; "
                 f"there are {', '.join(sorted(applications))}"
             )
-        jobs.append(
-            training_job(
-                applications[name],
-                job_id=str(row["name"]),
-                arrival_s=float(row["time"]),
-                asked_replicas=int(row["num_replicas"]),
-                asked_batch=int(row["batch_size"]),
-            )
+        job = training_job(
+            applications[name],
+            job_id=str(row["name"]),
+            arrival_s=float(row["time"]),
+            asked_replicas=int(row["num_replicas"]),
+            asked_batch=int(row["batch_size"]),
         )
+        if job.asked_replicas > job.max_replicas:
+            raise InputError(
+                f"{path}: job {job.job_id} asks for num_replicas {job.asked_replicas}, {name} can use "
+                f"{job.max_replicas}: it was measured at batches up to {job.batches.largest}, with "
+                f"{job.batches.min_local} or more on an accelerator"
+            )
+        jobs.append(job)
     return jobs
 
 

@@ -88,8 +88,8 @@ def show(*, spool: str, timeout: float, as_json: bool) -> None:
 @_spool
 def cancel(*, name: str, spool: str, timeout: float) -> None:
     """End the job NAME now."""
-    ask(spool, {"do": "cancel", "name": name}, timeout)
-    click.echo(f"cancelled {name}")
+    was_running = ask(spool, {"do": "cancel", "name": name}, timeout)
+    click.echo(f"cancelled {name}" if was_running else f"{name} was over already")
 
 
 @train.command(epilog=_EPILOG)

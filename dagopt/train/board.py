@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dagopt.errors import InfeasibleError, InputError
+from dagopt.errors import InfeasibleError, InputError, last_line
 from dagopt.model.topology import ExecutorResources
 from dagopt.train.cluster import Cluster, Links, accelerators_of, cluster_of
 from dagopt.train.job import Job, Load, TrainJob
@@ -367,7 +367,10 @@ class Board:
 
     def _end(self, record: Record, status: Status, error: str) -> None:
         record.status, record.error = status, error
-        record.log.append(f"dagopt: {status} at iteration {record.load.done}")
+        told = f"{status} at iteration {record.load.done}{': ' if error else ''}{last_line(error)}"
+        record.log.append(f"dagopt: {told}")
+        if status == "failed":
+            logger.warning("dagopt: job %s %s", record.job.name, told)
         self._targets.pop(record.job.name, None)
         self._planned_s = None
 

@@ -3,8 +3,9 @@
 A job has a folder ``scheduler/job`` in the checkpoint folder, and in it ``record``: the job as it was
 submitted, and a file a boundary with what is new since the one before. All are written as a whole, a
 boundary's when its state is there, and older states are deleted after that; so at any moment the files
-name a state that is there, and what they hold grows as the losses do. The end of a job is that its file
-is deleted. A sweep has boundaries of its own besides, from which its tuner goes on.
+name a state that is there, and what they hold grows as the losses do. One that failed or was
+cancelled is over when its file is deleted; one that is done is listed by the next scheduler too, unless
+its own ends by itself. A sweep has boundaries of its own besides, from which its tuner goes on.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import json
 import logging
 import pickle
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from dagopt.errors import InputError
 from dagopt.spark.phases import PastFrame, dumps, is_frame
-from dagopt.train.job import TrainJob
+from dagopt.train.job import Job, TrainJob
 from dagopt.train.owners import JOB, OWNER, RECORD, Beats, claimed, owner_of
 from dagopt.train.records import Record
 from dagopt.train.sweep import SweepJob
@@ -61,7 +62,14 @@ class Past:
         record.losses, record.log, record.state = list(self.losses), list(self.log), self.state
         record.num_phases, record.num_moves = self.num_phases, self.num_moves
         record.num_restarts, record.attained_s = self.num_restarts, self.attained_s
-        record.log.append(f"dagopt: resumed from iteration {self.done}")
+        if self.is_done(record.job):
+            record.status = "done"
+        else:
+            record.log.append(f"dagopt: resumed from iteration {self.done}")
+
+    def is_done(self, job: Job) -> bool:
+        """Whether nothing is left to do; a sweep finds that out itself, with its result."""
+        return isinstance(job, TrainJob) and self.done >= job.num_iterations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +178,7 @@ class Kept:
         Older states are deleted after that. What cannot be written is at the next boundary.
         """
         files = self._files[name]
-        if self._is_left or files.has_ended or record.is_over:
+        if self._is_left or files.has_ended or (record.is_over and record.status != "done"):
             return ""
         why = self._why_not_ours(files)
         if why:
@@ -228,12 +236,15 @@ class Kept:
             if self._beats is not None:
                 self._beats.stop()
 
-    def finish(self, done: Collection[str]) -> None:
-        """The scheduler ends, and all jobs with it; of those that are not done nothing stays."""
+    def finish(self, done: Mapping[str, Collection[str] | None]) -> None:
+        """The scheduler ends, and all jobs with it.
+
+        Args:
+            done: which files of states stay of those that are done, as for :meth:`end`; of others nothing does.
+        """
         for name, files in self._files.items():
-            if name not in done:
-                files.has_ended = False
-                self.end(name, (), clears=True)
+            files.has_ended = False
+            self.end(name, done.get(name, ()), clears=name not in done)
         self.leave()
 
     def resumed(self) -> list[Found]:
@@ -261,6 +272,8 @@ class Kept:
                     "dagopt: a job is not resumed: '%s' was submitted before another one of that name",
                     files.store.path,
                 )
+                with contextlib.suppress(OSError):
+                    files.store.delete(JOB)  # else it would be once the other one is over
         return [one for one, _ in found if newest[one.job.name] is one]
 
     # Private methods

@@ -169,7 +169,7 @@ class JobStatus:
     num_moves: int
     num_restarts: int
     """Phases that were lost, and begun again."""
-    losses: tuple[float, ...]
+    losses: tuple[float, ...] = field(repr=False)
     """Of the global batch, one an iteration; of a sweep the best so far, one a boundary."""
     error: str
     """Traceback or reason where it failed."""

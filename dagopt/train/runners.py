@@ -137,15 +137,31 @@ class Runners:
         self.settle(name)
 
     def settle(self, name: str) -> None:
-        """Delete the files of a training that is over, but its last state; a sweep does it itself."""
+        """Delete the files of a training that failed or was cancelled; a sweep does it itself."""
         record = self._board.record(name)
-        if record.is_over and not record.slots and name not in self.sweeps:
+        is_lost = record.is_over and record.status != "done"
+        if is_lost and not record.slots and name not in self.sweeps:
             self._kept.end(name, [record.state])
+
+    def finish(self) -> None:
+        """The scheduler ends: of jobs that are done their states stay."""
+        for name in self._board.records:
+            self.settle(name)
+        self._kept.finish(
+            {
+                name: None if name in self.sweeps else [record.state]
+                for name, record in self._board.records.items()
+                if record.status == "done"
+            }
+        )
 
     # Private methods
 
     def _go_on(self, found: Found) -> None:
         job = found.job
+        if found.past.is_done(job):
+            self._board.submit(job, time.monotonic(), found.past)
+            return
         try:
             self.prepare(job, found.pickled).go()
         except InputError as error:

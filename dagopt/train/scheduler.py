@@ -205,18 +205,21 @@ class Scheduler:
         with self._lock:
             return list(self._board.record(name).log)
 
-    def cancel(self, name: str) -> None:
-        """End a job now.
+    def cancel(self, name: str) -> bool:
+        """End a job now; False if it was over already.
 
         Raises:
             InputError: there is none of that name.
         """
         with self._lock:
+            if self._board.record(name).is_over:
+                return False
             self._board.cancel(name)
             self._phases.stop(name, "cancelled")
             self._kept.close(name)
             self._runners.settle(name)
             self._lock.notify_all()
+            return True
 
     def state(self, name: str) -> Any:
         """The training's state at a job's last boundary; None before the first, and of a sweep.
@@ -317,10 +320,7 @@ class Scheduler:
         with self._lock:
             if self._leaves:
                 self._kept.leave()
-            for name in self._board.records:
-                self._runners.settle(name)
-            done = [one.name for one in self._board.jobs() if one.status == "done"]
-            self._kept.finish(done)
+            self._runners.finish()
         self._remove_own()
 
     def __enter__(self) -> Scheduler:  # noqa: PYI034  Self is in Python 3.11 only

@@ -49,7 +49,7 @@ class Jobs(Protocol):
     def jobs(self) -> list[JobStatus]:
         """All jobs."""
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, name: str) -> bool:
         """End a job."""
 
     def logs(self, name: str) -> list[str]:
@@ -178,8 +178,7 @@ class Spool:
             case "list":
                 return [asdict(job) | {"losses": list(job.losses[-1:])} for job in jobs.jobs()]
             case "cancel":
-                jobs.cancel(request["name"])
-                return None
+                return jobs.cancel(request["name"])
             case "logs":
                 return jobs.logs(request["name"])
             case other:

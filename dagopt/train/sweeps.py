@@ -206,8 +206,8 @@ class Sweep:
         with self._lock:
             name = self._job.name
             self._board.end(name, status, error, self._clock())
-            if not is_left:
-                self._kept.end(name, None, clears=status != "done")
+            if not is_left and status != "done":
+                self._kept.end(name, (), clears=True)
             self._lock.notify_all()
 
 

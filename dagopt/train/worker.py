@@ -26,6 +26,10 @@ from dagopt.tune.checkpoint import STATES, Store
 from dagopt.tune.trainable import leaves, with_leaves
 from dagopt.tune.worker import freed_memory_kept, one_thread
 
+_NO_MODULE = (
+    "executors need it too, by spark.sparkContext.addPyFile or spark.executorEnv.PYTHONPATH"
+)
+
 _MOST_OUTPUT = 20_000
 """Characters of a phase's output that are kept."""
 
@@ -92,6 +96,8 @@ class Worker:
         job, error = None, ""
         try:
             job = pickle.loads(content)  # noqa: S301  ours
+        except ModuleNotFoundError:
+            error = f"{traceback.format_exc().rstrip()}: {_NO_MODULE}"
         except BaseException:  # noqa: BLE001  runs the user's imports
             error = traceback.format_exc()
         group = Group(work.rank, work.size, hosts, store, _name(work, "rendezvous"), wait_s)

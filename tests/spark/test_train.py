@@ -136,7 +136,8 @@ def test_jobs_are_handed_in_listed_and_cancelled_from_the_command_line(
     rows = {row["name"]: row for row in found["list"]}
     assert (rows["tiny"]["status"], rows["tiny"]["iteration"]) == ("done", 4)
     assert rows["endless"]["status"] in ("running", "waiting")
-    assert found["cancel"][0] == 0
+    assert found["cancel"][:2] == [0, "cancelled endless\n"]
+    assert found["over"][:2] == [0, "tiny was over already\n"]
     assert found["ended"]
     assert found["status"] == "cancelled"
     assert found["next"]["next"]["status"] == "done"

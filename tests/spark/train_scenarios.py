@@ -244,6 +244,7 @@ def commands(spark: Any) -> dict[str, Any]:
         found["list"] = json.loads(run("list", "--json")[1])
         found["cancel"] = run("cancel", "endless")
         found["unknown"] = run("cancel", "nothing")
+        found["over"] = run("cancel", "tiny")
         found["ended"] = scheduler.wait(60)
         found["status"] = scheduler.status("endless").status
         # All accelerators are there for whoever comes next.

@@ -72,6 +72,9 @@ def test_what_is_missing_is_named(folder: Path) -> None:
     wrong.write_text("name,time\na,1\n")
     with pytest.raises(InputError, match="no column application; there are name, time"):
         read_workload(wrong, applications)
+    wrong.write_text(WORKLOAD.replace("b,70,net,4", "b,70,net,17"))
+    with pytest.raises(InputError, match="job b asks for num_replicas 17, net can use 16: it was"):
+        read_workload(wrong, applications)
     (folder / "net" / "scalability.csv").unlink()
     with pytest.raises(InputError, match=r"scalability\.csv: cannot be read"):
         read_applications(folder)

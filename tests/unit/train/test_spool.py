@@ -45,7 +45,7 @@ class Jobs:
     def jobs(self) -> list[JobStatus]:
         return []
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, name: str) -> bool:
         raise InputError(f"there is no job {name}; there are none")
 
     def logs(self, name: str) -> list[str]:
