@@ -225,16 +225,14 @@ class Scheduler:
         """The training's state at a job's last boundary; None before the first, and of a sweep.
 
         Raises:
-            InputError: there is no job of that name.
+            InputError: there is no job of that name, or its files were deleted.
         """
-        file = self._state_of(name)
-        if not file:
-            return None
-        try:
-            content = self._kept.store(name).read(file)
-        except FileNotFoundError:  # a boundary has replaced it meanwhile
-            content = self._kept.store(name).read(self._state_of(name))
-        return pickle.loads(content)  # noqa: S301  ours
+        content = self._content(name)
+        if content is None:  # a boundary has replaced it meanwhile
+            content = self._content(name)
+        if content is None:
+            raise InputError(f"job {name}: its state is not in checkpoint any longer")
+        return pickle.loads(content) if content else None  # noqa: S301  ours
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until all jobs have ended; whether they have.
@@ -427,6 +425,14 @@ class Scheduler:
     def _remove_own(self) -> None:
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
+
+    def _content(self, name: str) -> bytes | None:
+        """Of a state's file; empty where there is none yet, None where it is gone."""
+        file = self._state_of(name)
+        try:
+            return self._kept.store(name).read(file) if file else b""
+        except FileNotFoundError:
+            return None
 
     def _state_of(self, name: str) -> str:
         with self._lock:

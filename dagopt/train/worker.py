@@ -293,6 +293,8 @@ def _accumulate(
         if not arrays:
             raise TypeError("gradients are no arrays in dicts, lists and tuples")
         flat = np.concatenate([array.ravel() for array in arrays], dtype=np.float64)
+        if total.size not in (0, flat.size):
+            raise ValueError(f"gradients are {flat.size} numbers, those before were {total.size}")
         flat *= len(indices)
         total = flat if not total.size else total + flat
         loss += float(mean) * len(indices)

@@ -333,6 +333,9 @@ def test_a_state_that_a_boundary_replaces_meanwhile_is_read_again(
         names = iter(["states/old", "states/new"])
         monkeypatch.setattr(jobs, "_state_of", lambda _: next(names))
         assert jobs.state("one") == 7
+        monkeypatch.setattr(jobs, "_state_of", lambda _: "states/gone")
+        with pytest.raises(InputError, match="its state is not in checkpoint any longer"):
+            jobs.state("one")
         board.record("one").state = "states/new"
     assert not list(tmp_path.iterdir())
 
