@@ -109,6 +109,7 @@ def test_the_same_images_are_made_once(images: Path) -> None:
 
 @pytest.mark.spark
 @needs_profiles_in_sql
+@pytest.mark.slow
 def test_scores_are_those_of_the_slow_computation_in_both_forms(
     spark_jar: Path, images: Path, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_without_boundaries_it_is_spark_s_own(
     assert decided == ({"split"} if conf.get("mode") == "explain" else set())
 
 
+@pytest.mark.slow
 def test_costs_are_learned_where_it_stands(
     run_spark_script: RunSparkScript, tmp_path: Path
 ) -> None:
